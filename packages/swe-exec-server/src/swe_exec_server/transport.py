@@ -1,0 +1,184 @@
+"""How a client reaches a node: over HTTP, or a node inside this process. Both take the operations of `api.py`.
+
+Retries are safe: an operation with an idempotency key runs once whatever the network does. A retry says which start of
+the server an earlier try may have reached, so that a restarted server answers `outcome_unknown` instead of running it
+again.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar, cast
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from swe_exec_server.api import BOOT_HEADER, DELIVERED_HEADER, Operation
+from swe_exec_server.node import Node
+from swe_exec_server.wire import CreateRequest, ErrorCode, ErrorResponse, ExecRequest, SandboxError
+
+Answer = TypeVar("Answer", bound=BaseModel)
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 10.0
+GRACE_S = 60.0
+"""Added to a request's own timeout before the client gives up waiting: the server's queue and clean-up."""
+MAX_RETRIES = 10
+BACKOFF_S = (0.2, 10.0)
+"""First and longest wait between two tries; doubled each time, with full jitter."""
+
+
+class Transport(Protocol):
+    """One node. Raises `SandboxError` only."""
+
+    @property
+    def label(self) -> str: ...
+
+    async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
+        """Run an operation. `local` holds arguments that only an in-process caller may give (`trusted`)."""
+        ...
+
+    async def read_file(self, container_id: str, path: str) -> bytes: ...
+
+    async def write_file(self, container_id: str, path: str, data: bytes) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class EmbeddedTransport:
+    """A node inside this process: no port, no copy over a socket. Owns the node and ends it in `close`."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.label = f"embedded ({node.backend.kind})"
+        self._threads = ThreadPoolExecutor(4 * node.options.max_containers + 16, thread_name_prefix="node")
+
+    async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
+        if isinstance(request, CreateRequest) and local:
+            answer: Any = await self._run(lambda: self.node.create(request, **local))
+            return cast("Answer", answer)
+        return await self._run(lambda: operation.handler(self.node, request, None))
+
+    async def read_file(self, container_id: str, path: str) -> bytes:
+        return await self._run(lambda: self.node.read_file(container_id, path))
+
+    async def write_file(self, container_id: str, path: str, data: bytes) -> None:
+        await self._run(lambda: self.node.write_file(container_id, path, data))
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.node.close)
+        self._threads.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+class HttpTransport:
+    """A node over HTTP."""
+
+    def __init__(self, url: str, token: str = "", *, max_retries: int = MAX_RETRIES, verify: bool | str = True) -> None:
+        self.label = url.rstrip("/")
+        self._max_retries = max_retries
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # Exec servers are addressed directly: a proxy for the hubs must never see their traffic.
+        self._http = httpx.AsyncClient(
+            base_url=self.label,
+            headers=headers,
+            timeout=httpx.Timeout(GRACE_S, connect=CONNECT_TIMEOUT_S, pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            trust_env=False,
+            verify=verify,
+        )
+        self._boot_id = ""
+
+    async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
+        body = request.model_dump_json(exclude_none=True).encode() if request is not None else None
+        wait = GRACE_S + float(getattr(request, "timeout", 0.0))
+        # A command without a key may have run when its answer is lost: it is never sent twice.
+        repeatable = not isinstance(request, ExecRequest) or request.idempotency_key is not None
+        response = await self._send(operation.method, operation.path, body, wait=wait, repeatable=repeatable)
+        try:
+            return operation.response.model_validate_json(response.content)
+        except ValidationError as error:
+            raise SandboxError(
+                ErrorCode.INTERNAL, f"{self.label}{operation.path} answered something else than {operation.name}"
+            ) from error
+
+    async def read_file(self, container_id: str, path: str) -> bytes:
+        where = {"container_id": container_id, "path": path}
+        return (await self._send("GET", "/container/file", None, params=where)).content
+
+    async def write_file(self, container_id: str, path: str, data: bytes) -> None:
+        where = {"container_id": container_id, "path": path}
+        await self._send("PUT", "/container/file", data, params=where)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        *,
+        params: dict[str, str] | None = None,
+        wait: float = GRACE_S,
+        repeatable: bool = True,
+    ) -> httpx.Response:
+        delivered_to = ""
+        give_up = time.monotonic() + wait
+        timeout = httpx.Timeout(wait, connect=CONNECT_TIMEOUT_S, pool=None)
+        for attempt in range(self._max_retries + 1):
+            headers = {"Content-Type": "application/json"}
+            if delivered_to:
+                headers[DELIVERED_HEADER] = delivered_to
+            pause: float | None = None
+            try:
+                response = await self._http.request(
+                    method, path, content=body, params=params, headers=headers, timeout=timeout
+                )
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = SandboxError(ErrorCode.UNREACHABLE, f"{self.label} cannot be reached: {error}")
+            except httpx.TransportError as error:
+                failure = SandboxError(
+                    ErrorCode.UNREACHABLE, f"{self.label} gave no answer: {error or type(error).__name__}"
+                )
+                delivered_to = delivered_to or self._boot_id or "unknown"
+                if not repeatable:
+                    raise failure from error
+            else:
+                self._boot_id = response.headers.get(BOOT_HEADER, self._boot_id)
+                if response.status_code < 400 or (path == "/healthz" and response.status_code == 503):
+                    return response
+                failure = _failure(self.label, response)
+                if not failure.retryable:
+                    raise failure
+                pause = _retry_after(response)
+            delay = _backoff(attempt) if pause is None else pause
+            if attempt == self._max_retries or time.monotonic() + delay > give_up:
+                break
+            await asyncio.sleep(delay)
+        raise failure
+
+
+def _failure(label: str, response: httpx.Response) -> SandboxError:
+    """The typed error of an answer; one that is not of our making (a proxy's page, say) counts as unreachable."""
+    try:
+        info = ErrorResponse.model_validate_json(response.content).error
+    except ValidationError:
+        return SandboxError(
+            ErrorCode.UNREACHABLE, f"{label} answered HTTP {response.status_code}, not an exec server's error"
+        )
+    return SandboxError(info.code, info.message, info.reason)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return random.uniform(0.5, 1.0) * float(text) if text.isdigit() else None
+
+
+def _backoff(attempt: int) -> float:
+    first, longest = BACKOFF_S
+    return random.uniform(0.1, 1.0) * min(longest, first * 2.0**attempt)
