@@ -23,7 +23,7 @@ def one_line(text: object) -> str:
 
 
 def run_cli(prog: str, main: Callable[[], int]) -> int:
-    """Run `main` and turn `UsageError` and Ctrl-C into their exit codes. Anything else is a bug and keeps its traceback."""
+    """Run `main` and turn `UsageError` and Ctrl-C into their exit codes; a bug keeps its traceback."""
     try:
         return main()
     except UsageError as error:

@@ -1,9 +1,9 @@
 """One settings mechanism for every tool: flag > environment > env file > TOML > preset > default.
 
-A tool declares one `ToolSettings` class per command. From a field `step_limit` of a class with `env_prefix="SWE_EVAL_"`
-come the flag `--step-limit`, the variable `SWE_EVAL_STEP_LIMIT`, the TOML key `step_limit` and the help text (the string
+A tool declares one `ToolSettings` class per command. From a field `step_limit` of a class with prefix "SWE_EVAL_" come
+the flag `--step-limit`, the variable `SWE_EVAL_STEP_LIMIT`, the TOML key `step_limit` and the help text (the string
 under the field). `setting(env=("STEP_LIMIT",))` adds further variable names, read after the prefixed one. An empty
-variable counts as unset. Unknown flags and TOML keys are refused.
+variable counts as unset. Unknown flags and TOML keys are refused; secrets have no flag.
 
 `--config FILE` names a TOML file, `--env-file FILE` a file of NAME=VALUE lines, `--preset NAME` a packaged TOML file,
 which may extend one other by `extends = "NAME"`.
@@ -71,24 +71,21 @@ class ToolSettings(BaseSettings):
         flags = vars(_parser(cls, prog).parse_args(argv))
         chosen = {name: flags.pop(name, None) for name in SOURCE_FLAGS}
         environment = os.environ if environ is None else environ
-        layers: list[tuple[str, dict[str, Any]]] = [("flag", flags), ("environment", _from_env(cls, environment))]
-        if chosen["env_file"]:
-            layers.append((chosen["env_file"], _from_env(cls, _read_env_file(Path(chosen["env_file"])))))
-        if chosen["config"]:
-            layers.append((chosen["config"], _read_toml(cls, Path(chosen["config"]), chosen["config"])))
-        if chosen["preset"]:
-            layers.append((f"preset {chosen['preset']}", _read_preset(cls, chosen["preset"])))
-        values: dict[str, Any] = {}
-        sources: dict[str, str] = {}
-        for source, layer in layers:
-            for key, value in layer.items():
-                if key not in values:
-                    values[key] = value
-                    sources[key] = source
+        layers = [_shown({name: (flag_name(name), value) for name, value in flags.items()})]
+        layers.append(_shown(_from_env(cls, environment), "in the environment"))
+        if file := chosen["env_file"]:
+            layers.append(_shown(_from_env(cls, _read_env_file(Path(file))), f"in {file}"))
+        if file := chosen["config"]:
+            layers.append(_shown(_named(_read_toml(cls, Path(file), file)), f"in {file}"))
+        if preset := chosen["preset"]:
+            layers.append(_shown(_named(_read_preset(cls, preset)), f"in preset {preset}"))
+        given: dict[str, tuple[str, Any]] = {}
+        for layer in reversed(layers):
+            given.update(layer)
         try:
-            return cls(**values)
+            return cls(**{name: value for name, (_, value) in given.items()})
         except ValidationError as error:
-            raise UsageError(_explain(cls, error, sources)) from error
+            raise UsageError(_explain(cls, error, {name: shown for name, (shown, _) in given.items()})) from error
 
     def public(self) -> dict[str, Any]:
         """All values as JSON types, without secrets: what may be written to a run's records."""
@@ -171,13 +168,22 @@ def _help(cls: type[ToolSettings], name: str, field: FieldInfo) -> str:
     return " ".join(part for part in parts if part).replace("%", "%%")
 
 
-def _from_env(cls: type[ToolSettings], environ: Mapping[str, str | None]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _named(values: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    return {name: (name, value) for name, value in values.items()}
+
+
+def _shown(values: Mapping[str, tuple[str, Any]], where: str = "") -> dict[str, tuple[str, Any]]:
+    """Field -> (how the user gave it, value), for messages."""
+    return {name: (f"{shown} {where}".strip(), value) for name, (shown, value) in values.items()}
+
+
+def _from_env(cls: type[ToolSettings], environ: Mapping[str, str | None]) -> dict[str, tuple[str, Any]]:
+    found: dict[str, tuple[str, Any]] = {}
     for name in cls.model_fields:
-        found = next((environ[variable] for variable in env_names(cls, name) if environ.get(variable)), None)
-        if found:
-            values[name] = found
-    return values
+        for variable in env_names(cls, name):
+            if environ.get(variable) and name not in found:
+                found[name] = (variable, environ[variable])
+    return found
 
 
 def _read_env_file(path: Path) -> Mapping[str, str | None]:
@@ -228,7 +234,7 @@ def _read_preset(cls: type[ToolSettings], name: str) -> dict[str, Any]:
     return _known_keys(cls, {**inherited, **values}, f"preset {name}")
 
 
-def _explain(cls: type[ToolSettings], error: ValidationError, sources: Mapping[str, str]) -> str:
+def _explain(cls: type[ToolSettings], error: ValidationError, given: Mapping[str, str]) -> str:
     """The first complaint as one line that names the setting the way the user gave it."""
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
@@ -237,16 +243,11 @@ def _explain(cls: type[ToolSettings], error: ValidationError, sources: Mapping[s
     name = str(first["loc"][0])
     if name not in cls.model_fields:
         return f"unknown setting {name!r}"
-    source = sources.get(name, "flag")
-    shown = flag_name(name) if source == "flag" else f"{name} (from {source})"
-    if source == "environment":
-        shown = f"{env_names(cls, name)[0]} (environment)"
-    if _extra(cls.model_fields[name]).get("positional"):
-        shown = name
+    shown = name if _extra(cls.model_fields[name]).get("positional") else given.get(name, flag_name(name))
     if first["type"] == "missing":
         return f"{shown} is needed: {one_line(cls.model_fields[name].description or '')}"
-    given = "" if is_secret(cls.model_fields[name]) else f" (given: {first['input']!r})"
-    return f"{shown}: {message}{given}"
+    value = "" if is_secret(cls.model_fields[name]) else f" (given: {first['input']!r})"
+    return f"{shown}: {message}{value}"
 
 
 def read_token(token: SecretStr | None, token_file: Path | None) -> str:
