@@ -226,15 +226,15 @@ class AsyncExecClient:
 
     async def has_image(self, image: str) -> bool:
         """Whether any node has it."""
-        return image in await self.images()
-
-    async def images(self) -> set[str]:
-        """Names of the images that at least one node has."""
-        names: set[str] = set()
         for transport in self._pool.transports:
-            answer = await transport.call(IMAGES)
-            names.update(name for image in answer.images for name in image.names)
-        return names
+            if await transport.has_image(image):
+                return True
+        return False
+
+    async def count_images(self) -> int:
+        """How many images the nodes list together; asks each of them, token included."""
+        answers = await asyncio.gather(*(transport.call(IMAGES) for transport in self._pool.transports))
+        return sum(answer.count for answer in answers)
 
     async def close(self) -> None:
         await self._pool.close()

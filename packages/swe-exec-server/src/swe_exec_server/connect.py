@@ -23,7 +23,7 @@ async def open_provider(urls: Sequence[str], token: str, embedded: EmbeddedOptio
             if not health.ok:
                 raise UsageError(f"exec server {label}: {health.message}")
         # healthz is open to all; this asks whether the token is right as well.
-        await client.images()
+        await client.count_images()
     except SandboxError as error:
         await client.close()
         raise UsageError(f"exec server: {error.message}") from error

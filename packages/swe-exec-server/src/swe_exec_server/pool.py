@@ -9,12 +9,11 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from swe_exec_server.api import DESTROY, HEALTH, IMAGES
+from swe_exec_server.api import DESTROY, HEALTH
 from swe_exec_server.transport import Transport
 from swe_exec_server.wire import ContainerRequest, CreateResponse, ErrorCode, HealthResponse, SandboxError
 
 HEALTH_AGE_S = 2.0
-IMAGES_AGE_S = 60.0
 
 
 class NodePool:
@@ -25,7 +24,6 @@ class NodePool:
             raise ValueError("a pool needs at least one node")
         self.transports = list(transports)
         self._under_way: dict[Transport, int] = dict.fromkeys(self.transports, 0)
-        self._images: dict[Transport, tuple[float, frozenset[str]]] = {}
         self._health: tuple[float, dict[str, HealthResponse | SandboxError]] = (0.0, {})
         self._cleaning: set[asyncio.Task[None]] = set()
 
@@ -77,23 +75,18 @@ class NodePool:
             health = self._health[1][transport.label]
             if isinstance(health, HealthResponse) and health.ok and not health.draining:
                 free = health.max_containers - health.running_containers - self._under_way[transport]
-                has = image in await self._images_of(transport)
+                has = await self._has_image(transport, image)
                 rated.append((has and free > 0, free, -index))
         if not rated:
             reasons = "; ".join(f"{label}: {_why(health)}" for label, health in self._health[1].items())
             raise SandboxError(ErrorCode.ENGINE_DOWN, f"no exec server can take a container now ({reasons})")
         return self.transports[-max(rated)[2]]
 
-    async def _images_of(self, transport: Transport) -> frozenset[str]:
-        asked, names = self._images.get(transport, (0.0, frozenset[str]()))
-        if not asked or time.monotonic() - asked > IMAGES_AGE_S:
-            try:
-                answer = await transport.call(IMAGES)
-            except SandboxError:
-                return names
-            names = frozenset(name for entry in answer.images for name in entry.names)
-            self._images[transport] = (time.monotonic(), names)
-        return names
+    async def _has_image(self, transport: Transport, image: str) -> bool:
+        try:
+            return await transport.has_image(image)
+        except SandboxError:
+            return False
 
 
 def _why(health: HealthResponse | SandboxError) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, cast
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from swe_exec_server.api import BOOT_HEADER, DELIVERED_HEADER, Operation
+from swe_exec_server.api import BOOT_HEADER, DELIVERED_HEADER, IMAGES, Operation
 from swe_exec_server.node import Node
 from swe_exec_server.wire import CreateRequest, ErrorCode, ErrorResponse, ExecRequest, SandboxError
 
@@ -26,6 +26,8 @@ CONNECT_TIMEOUT_S = 10.0
 GRACE_S = 60.0
 """Added to a request's own timeout before the client gives up waiting: the server's queue and clean-up."""
 MAX_RETRIES = 10
+IMAGES_AGE_S = 60.0
+"""How long a node's list of images is believed."""
 BACKOFF_S = (0.2, 10.0)
 """First and longest wait between two tries; doubled each time, with full jitter."""
 
@@ -38,6 +40,10 @@ class Transport(Protocol):
 
     async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
         """Run an operation. `local` holds arguments that only an in-process caller may give (`trusted`)."""
+        ...
+
+    async def has_image(self, image: str) -> bool:
+        """Whether a create with this image can work there."""
         ...
 
     async def read_file(self, container_id: str, path: str) -> bytes: ...
@@ -60,6 +66,9 @@ class EmbeddedTransport:
             answer: Any = await self._run(lambda: self.node.create(request, **local))
             return cast("Answer", answer)
         return await self._run(lambda: operation.handler(self.node, request, None))
+
+    async def has_image(self, image: str) -> bool:
+        return await self._run(lambda: self.node.backend.has_image(image))
 
     async def read_file(self, container_id: str, path: str) -> bytes:
         return await self._run(lambda: self.node.read_file(container_id, path))
@@ -92,6 +101,7 @@ class HttpTransport:
             verify=verify,
         )
         self._boot_id = ""
+        self._images: tuple[float, frozenset[str]] = (float("-inf"), frozenset())
 
     async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
         body = request.model_dump_json(exclude_none=True).encode() if request is not None else None
@@ -105,6 +115,12 @@ class HttpTransport:
             raise SandboxError(
                 ErrorCode.INTERNAL, f"{self.label}{operation.path} answered something else than {operation.name}"
             ) from error
+
+    async def has_image(self, image: str) -> bool:
+        if time.monotonic() - self._images[0] > IMAGES_AGE_S:
+            answer = await self.call(IMAGES)
+            self._images = (time.monotonic(), frozenset(name for entry in answer.images for name in entry.names))
+        return with_tag(image) in self._images[1]
 
     async def read_file(self, container_id: str, path: str) -> bytes:
         where = {"container_id": container_id, "path": path}
@@ -161,6 +177,12 @@ class HttpTransport:
                 break
             await asyncio.sleep(delay)
         raise failure
+
+
+def with_tag(image: str) -> str:
+    """The name as engines list it: `:latest` where neither tag nor digest is given."""
+    last = image.rsplit("/", 1)[-1]
+    return image if ":" in last or "@" in last else f"{image}:latest"
 
 
 def _failure(label: str, response: httpx.Response) -> SandboxError:
