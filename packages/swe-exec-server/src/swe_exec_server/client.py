@@ -218,7 +218,7 @@ class AsyncExecClient:
         try:
             answer = await asyncio.shield(creating)
         except asyncio.CancelledError:
-            creating.add_done_callback(lambda done: self._pool.abandon(transport, done))
+            self._pool.abandon(transport, creating)
             raise
         finally:
             self._pool.settled(transport)

@@ -51,10 +51,8 @@ class NodePool:
         self._under_way[transport] -= 1
 
     def abandon(self, transport: Transport, created: "asyncio.Future[CreateResponse]") -> None:
-        """Destroy what a create made after its caller had gone."""
-        if created.cancelled() or created.exception() is not None:
-            return
-        task = asyncio.get_running_loop().create_task(self._destroy(transport, created.result().container_id))
+        """The caller of a create has gone: destroy what it makes. `close` waits for that."""
+        task = asyncio.get_running_loop().create_task(self._destroy(transport, created))
         self._cleaning.add(task)
         task.add_done_callback(self._cleaning.discard)
 
@@ -63,9 +61,10 @@ class NodePool:
             await asyncio.wait(self._cleaning)
         await asyncio.gather(*(transport.close() for transport in self.transports))
 
-    async def _destroy(self, transport: Transport, container_id: str) -> None:
+    async def _destroy(self, transport: Transport, created: "asyncio.Future[CreateResponse]") -> None:
         with contextlib.suppress(SandboxError):
-            await transport.call(DESTROY, ContainerRequest(container_id=container_id))
+            made = await created
+            await transport.call(DESTROY, ContainerRequest(container_id=made.container_id))
 
     async def _least_loaded(self, image: str) -> Transport:
         if time.monotonic() - self._health[0] > HEALTH_AGE_S:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, cast
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from swe_exec_server.api import BOOT_HEADER, DELIVERED_HEADER, IMAGES, Operation
+from swe_exec_server.api import BOOT_HEADER, DELIVERED_HEADER, HEALTH, IMAGES, Operation
 from swe_exec_server.node import Node
 from swe_exec_server.wire import CreateRequest, ErrorCode, ErrorResponse, ExecRequest, SandboxError
 
@@ -25,6 +25,8 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_S = 10.0
 GRACE_S = 60.0
 """Added to a request's own timeout before the client gives up waiting: the server's queue and clean-up."""
+HEALTH_WAIT_S = 5.0
+"""A node that does not tell its health in this time is not healthy."""
 MAX_RETRIES = 10
 IMAGES_AGE_S = 60.0
 """How long a node's list of images is believed."""
@@ -105,7 +107,7 @@ class HttpTransport:
 
     async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
         body = request.model_dump_json(exclude_none=True).encode() if request is not None else None
-        wait = GRACE_S + float(getattr(request, "timeout", 0.0))
+        wait = HEALTH_WAIT_S if operation is HEALTH else GRACE_S + float(getattr(request, "timeout", 0.0))
         # A command without a key may have run when its answer is lost: it is never sent twice.
         repeatable = not isinstance(request, ExecRequest) or request.idempotency_key is not None
         response = await self._send(operation.method, operation.path, body, wait=wait, repeatable=repeatable)
