@@ -20,7 +20,7 @@ from swe_exec_server.common.files import write_atomic, write_json
 from swe_exec_server.sandbox import Sandbox, SandboxProvider, SandboxSpec
 from swe_exec_server.wire import ErrorCode, SandboxError
 
-from swe_eval.grading import evaluate_patch
+from swe_eval.evaluation import evaluate_patch
 from swe_eval.instances import Instance
 from swe_eval.results import AttemptResult, now
 from swe_eval.verdicts import Verdict, VerdictClass

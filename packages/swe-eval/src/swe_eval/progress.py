@@ -85,8 +85,8 @@ def results_table(rows: Sequence[AttemptResult]) -> Table:
     """One line an attempt."""
     table = Table(box=None, pad_edge=False)
     for name, justify in (("instance", "left"), ("class", "left"), ("f2p", "right"), ("p2p", "right"),
-                          ("steps", "right"), ("seconds", "right"), ("ended by", "left")):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=name == "instance")  # type: ignore[arg-type]
+                          ("steps", "right"), ("s", "right"), ("ended", "left")):  # fmt: skip
+        table.add_column(name, justify=justify, no_wrap=name != "ended")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(
             row.instance_id,

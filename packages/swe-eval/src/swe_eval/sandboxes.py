@@ -14,7 +14,7 @@ from swe_exec_server.common.errors import UsageError
 from swe_exec_server.common.settings import read_token
 from swe_exec_server.connect import open_provider
 from swe_exec_server.embedded import BackendChoice, EmbeddedOptions, docker_answers
-from swe_exec_server.local_sandbox import bubblewrap_works
+from swe_exec_server.local_bubblewrap import why_unusable
 
 from swe_eval.bundled.docker_image import SampleBaseUnavailable, ensure_docker_images
 from swe_eval.bundled.local_image import ensure_local_image
@@ -55,7 +55,7 @@ def choose_backend(settings: EvalSettings, instances: Sequence[Instance], say: S
         return Choice("docker")
     if settings.backend == "docker" or len(sample) < len(instances):
         raise UsageError(f"Docker cannot be used: {why_not}")
-    kind = "bubblewrap" if bubblewrap_works() else "plain processes, for the bundled recordings only"
+    kind = "plain processes" if why_unusable() else "bubblewrap"
     return Choice("local", f"no Docker ({why_not}); using the embedded sandbox ({kind})")
 
 
