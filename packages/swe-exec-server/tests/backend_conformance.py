@@ -2,9 +2,11 @@
 
     class TestMyBackend(load_conformance().BackendConformance):
         @pytest.fixture(scope="class")
-        def backend(self) -> Iterator[Backend]: ...
+        @classmethod
+        def backend(cls) -> Iterator[Backend]: ...
         @pytest.fixture(scope="class")
-        def image(self) -> str: ...
+        @classmethod
+        def image(cls) -> str: ...
 
 The image needs bash, Python 3, git and procps. Tests share one container per class unless they change more than files
 below /tmp; `make` gives fresh ones.
@@ -16,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from swe_exec_server.backend import Backend, Container, ExecSpec
@@ -32,7 +34,7 @@ LEASE_ENV: Mapping[str, str] = {"LEASE_ONLY": "from lease", "BOTH": "lease"}
 class PeakMemory:
     """Highest resident size of this process above where it began, in bytes, sampled every few milliseconds."""
 
-    def __enter__(self) -> "PeakMemory":
+    def __enter__(self) -> Self:
         self._stop = threading.Event()
         self._start = self.growth = 0
         self._start = self._resident()
@@ -62,16 +64,19 @@ class BackendConformance:
         return SandboxSpec(image=image, **more)
 
     @pytest.fixture(scope="class")
-    def backend(self) -> Iterator[Backend]:
+    @classmethod
+    def backend(cls) -> Iterator[Backend]:
         raise AssertionError("the inheriting class gives the backend")
 
     @pytest.fixture(scope="class")
-    def image(self) -> str:
+    @classmethod
+    def image(cls) -> str:
         raise AssertionError("the inheriting class gives the image")
 
     @pytest.fixture(scope="class")
-    def shared(self, backend: Backend, image: str) -> Iterator[Container]:
-        container = backend.create(self.spec(image, env=LEASE_ENV), f"swe-test-{uuid.uuid4().hex[:12]}", {})
+    @classmethod
+    def shared(cls, backend: Backend, image: str) -> Iterator[Container]:
+        container = backend.create(cls.spec(image, env=LEASE_ENV), f"swe-test-{uuid.uuid4().hex[:12]}", {})
         yield container
         container.destroy()
 
@@ -235,6 +240,11 @@ time.sleep(334)'
             sleep 335"""
         assert run(command, timeout=1.5).timed_out
         assert run("cat /tmp/daemon; ps -eo args | grep -c '[s]leep[ (]33' || true").output == b"up0\n"
+
+    def test_a_timeout_shorter_than_any_start_leaves_nothing(self, run: Run) -> None:
+        assert run("sleep 351", timeout=0.001).timed_out
+        time.sleep(0.3)
+        assert run("ps -eo args | grep -c '[s]leep 351' || true").output == b"0\n"
 
     def test_timeout_with_input_and_output_under_way(self, run: Run) -> None:
         result = run("yes & sleep 60", stdin=b"x" * 8_000_000, timeout=1.0, max_output=1000)

@@ -70,11 +70,13 @@ def gone(container: DockerContainer) -> SandboxError:
 @pytest.mark.docker
 class TestConformance(load_conformance().BackendConformance):  # type: ignore[misc]
     @pytest.fixture(scope="class")
-    def backend(self, docker_backend: DockerBackend) -> DockerBackend:
+    @classmethod
+    def backend(cls, docker_backend: DockerBackend) -> DockerBackend:
         return docker_backend
 
     @pytest.fixture(scope="class")
-    def image(self, docker_base_image: str) -> str:
+    @classmethod
+    def image(cls, docker_base_image: str) -> str:
         return docker_base_image
 
 
@@ -106,6 +108,12 @@ class TestContainers:
         spec = SandboxSpec(docker_base_image, limits=Limits(cpus=10_000.0))
         container = docker_backend.create(spec, container_name(), {})
         assert api.inspect_container(container.id)["HostConfig"]["NanoCpus"] == api.info()["NCPU"] * 10**9
+
+    def test_a_closed_backend_leaves_its_containers(
+        self, fresh: DockerContainer, docker_backend: DockerBackend
+    ) -> None:
+        docker_backend.close()
+        assert fresh.exec(ExecSpec("echo here", "/")).output == b"here\n"
 
     def test_namespaces_do_not_see_each_other(self, fresh: DockerContainer, docker_backend: DockerBackend) -> None:
         assert fresh.id in {container.id for container in docker_backend.list()}
@@ -212,8 +220,16 @@ class TestDeath:
     ) -> None:
         spec = SandboxSpec(docker_base_image, limits=Limits(pids=40))
         container = docker_backend.create(spec, container_name(), {})
-        container.exec(ExecSpec("for i in $(seq 60); do sleep 60 >/dev/null 2>&1 & done 2>/dev/null", "/", timeout=30))
-        result = container.exec(ExecSpec("echo hi | cat", "/", timeout=30))
+        fill = """python3 -c 'import os, time
+if os.fork(): os._exit(0)
+os.closerange(0, 3)
+while True:
+    try:
+        if os.fork() == 0: time.sleep(60); os._exit(0)
+    except OSError:
+        time.sleep(0.001)' ; sleep 1"""
+        assert container.exec(ExecSpec(fill, "/", timeout=30)).returncode == 0
+        result = container.exec(ExecSpec("echo hi", "/", timeout=40))
         assert result.returncode != 0
         assert b"unavailable" in result.output or b"fork" in result.output
 
@@ -229,6 +245,15 @@ class TestDeath:
             assert gone(container).reason == "limits"
         else:
             assert container.exec(ExecSpec("ps -e | wc -l", "/")).returncode == 0
+
+    def test_an_image_without_a_shell_is_an_error_that_says_so(self, fresh: DockerContainer) -> None:
+        fresh.exec(ExecSpec("rm -f /bin/sh /bin/dash", "/"))
+        for _ in range(5):  # the engine's own message comes early: none of it may be lost
+            with pytest.raises(SandboxError) as caught:
+                fresh.exec(ExecSpec("echo hi", "/"))
+            assert caught.value.code is ErrorCode.INTERNAL
+            assert "no shell could be started" in caught.value.message
+            assert "/bin/sh" in caught.value.message
 
     def test_a_killed_shell_of_ours_is_a_result(self, fresh: DockerContainer) -> None:
         assert fresh.exec(ExecSpec("kill -9 $PPID; sleep 5", "/")).returncode == 137

@@ -1,10 +1,9 @@
 """Diff, apply and evaluate in real sandboxes: Docker, bubblewrap and plain processes give the same answers."""
 
 import hashlib
-import shutil
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from swe_exec_server.wire import ErrorCode, SandboxError
 CWD = "/testbed"
 HELLO = "def hello(name):\n    return 'hello ' + name\n"
 SET_UP = r"""
-set -e
+set -e; unset GIT_DIR
 printf "def hello(name):\n    return 'hello ' + name\n" > hello.py
 echo demo > README.md
 printf 'build/\n*.o\n' > .gitignore
@@ -44,8 +43,9 @@ class Workbench:
         self.backend, self.image, self.prepare = backend, image, prepare
         self.made: list[Container] = []
 
-    def fresh(self, set_up: str = "") -> "Repository":
-        container = self.backend.create(SandboxSpec(self.image, trusted=True), f"swe-{uuid.uuid4().hex[:12]}", {})
+    def fresh(self, set_up: str = "", env: Mapping[str, str] | None = None) -> "Repository":
+        spec = SandboxSpec(self.image, trusted=True, env=env or {})
+        container = self.backend.create(spec, f"swe-{uuid.uuid4().hex[:12]}", {})
         self.made.append(container)
         repository = Repository(container)
         if self.prepare:
@@ -461,6 +461,14 @@ def test_evaluate_applies_first_and_keeps_nothing_of_it_in_sight(bench: Workbenc
     assert "patch" not in output
 
 
+def test_evaluate_runs_with_the_variables_of_the_lease_and_git_of_ours_without(bench: Workbench) -> None:
+    repo = bench.fresh(env={"MINE": "a b", "GIT_DIR": "/nowhere", "GIT_EXTERNAL_DIFF": "/bin/false"})
+    assert repo.base is not None
+    assert evaluate(repo, b"", 'echo "$MINE"', empty=True) == (True, 0, "a b\n")
+    repo.put("README.md", b"changed\n")
+    assert b"+changed" in repo.diff().patch
+
+
 def test_evaluate_large_patch(bench: Workbench) -> None:
     lines = (b"0123456789" * 5)[:49] + b"\n"
     count = 100_000
@@ -518,4 +526,3 @@ def test_images_are_copied_not_used(image_tree: Path, tmp_path: Path) -> None:
         bench.close()
     assert (image_tree / "hello.py").read_text() == HELLO
     assert (image_tree / ".git").is_dir()
-    assert shutil.which("git")

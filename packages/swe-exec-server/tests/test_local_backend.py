@@ -158,14 +158,20 @@ def test_git_of_the_caller_has_no_say(backend: LocalBackend, tmp_path: Path, mon
     assert run(container, "git init -q . && git status --porcelain | wc -l").text == "3\n"
 
 
-def test_a_destroyed_sandbox_leaves_nothing(backend: LocalBackend, tmp_path: Path) -> None:
+def test_a_destroyed_sandbox_leaves_nothing(backend: LocalBackend, tmp_path: Path, sleep: str) -> None:
     container = create(backend)
-    result = run(container, "(setsid sleep 371 &); nohup setsid sleep 371 >/dev/null 2>&1 & mkdir -p a/b; chmod 000 a")
+    result = run(container, f"(setsid {sleep} &); nohup setsid {sleep} >/dev/null 2>&1 & mkdir -p a/b; chmod 000 a")
     assert result.returncode == 0
-    assert processes_with("sleep 371") != []
+    assert processes_with(sleep) != []
     container.destroy()
-    assert processes_with("sleep 371") == []
+    assert processes_with(sleep) == []
     assert list((tmp_path / "run" / "sandboxes").iterdir()) == []
+
+
+@pytest.fixture
+def sleep() -> str:
+    """A command that only this test runs, so that tests side by side do not find each other's processes."""
+    return f"sleep {1000 + uuid.uuid4().int % 1_000_000}"
 
 
 def processes_with(args: str) -> list[int]:
@@ -182,21 +188,21 @@ def test_a_command_that_kills_all_it_can_ends_alone(backend: LocalBackend, mode:
     assert run(container, "echo alive; ps -eo args | grep -c '[s]leep 37'").text == "alive\n0\n"
 
 
-def test_a_killed_guardian_is_a_result_and_its_command_ends(backend: LocalBackend) -> None:
+def test_a_killed_guardian_is_a_result_and_its_command_ends(backend: LocalBackend, sleep: str) -> None:
     container = create(backend)
-    assert run(container, "kill -9 $PPID; sleep 374", timeout=20.0).returncode == 137
+    assert run(container, f"kill -9 $PPID; {sleep}", timeout=20.0).returncode == 137
     until = time.monotonic() + 5
-    while processes_with("sleep 374") and time.monotonic() < until:
+    while processes_with(sleep) and time.monotonic() < until:
         time.sleep(0.05)
-    assert processes_with("sleep 374") == []
+    assert processes_with(sleep) == []
     assert run(container, "echo alive").output == b"alive\n"
 
 
-def test_timeouts_reach_what_cleaned_its_environment(backend: LocalBackend) -> None:
+def test_timeouts_reach_what_cleaned_its_environment(backend: LocalBackend, sleep: str) -> None:
     container = create(backend)
-    command = "(env -i setsid sh -c 'sleep 375 & sleep 375' &); trap '' TERM; env -i sleep 375"
+    command = f"(env -i setsid sh -c '{sleep} & {sleep}' &); trap '' TERM; env -i {sleep}"
     assert run(container, command, timeout=1.0).timed_out
-    assert processes_with("sleep 375") == []
+    assert processes_with(sleep) == []
 
 
 def test_no_zombies_and_no_lost_descriptors(backend: LocalBackend) -> None:
@@ -246,21 +252,23 @@ from swe_exec_server.local_sandbox import LocalBackend
 from swe_exec_server.sandbox import SandboxSpec
 backend = LocalBackend(Path(sys.argv[1]), lambda _: Path(sys.argv[2]), mode=sys.argv[3], unsafe_local=True)
 container = backend.create(SandboxSpec("tree"), "swe-left", {"lease": "L"})
-container.exec(ExecSpec("setsid sleep 376 >/dev/null 2>&1 &", "/testbed"))
+container.exec(ExecSpec(f"setsid {sys.argv[4]} >/dev/null 2>&1 &", "/testbed"))
 print("ready", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_server_left_is_found_and_removed(mode: Mode, tmp_path: Path, image_tree: Path) -> None:
+def test_what_a_killed_server_left_is_found_and_removed(
+    mode: Mode, tmp_path: Path, image_tree: Path, sleep: str
+) -> None:
     directory = tmp_path / "sandboxes"
-    command = [sys.executable, "-c", KILLED_SERVER, str(directory), str(image_tree), mode]
+    command = [sys.executable, "-c", KILLED_SERVER, str(directory), str(image_tree), mode, sleep]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "ready\n", done.stderr
     until = time.monotonic() + 5
-    while processes_with("sleep 376") and time.monotonic() < until:
+    while processes_with(sleep) and time.monotonic() < until:
         time.sleep(0.05)
-    assert processes_with("sleep 376") == [], "a sandbox ends with its server"
+    assert processes_with(sleep) == [], "a sandbox ends with its server"
     backend = LocalBackend(directory, {"tree": image_tree}.get, mode=mode, unsafe_local=True)
     (left,) = backend.list()
     assert (left.name, left.labels) == ("swe-left", {"lease": "L"})

@@ -116,9 +116,7 @@ def _finished(directory: Path) -> Trajectory | None:
     return None if trajectory.status.is_infrastructure else trajectory
 
 
-async def _work(
-    attempt: Attempt, provider: SandboxProvider, options: AttemptOptions, watcher: Watcher
-) -> Trajectory:
+async def _work(attempt: Attempt, provider: SandboxProvider, options: AttemptOptions, watcher: Watcher) -> Trajectory:
     instance = attempt.instance
     spec = lease_spec(instance, attempt.image, options.spec)
 
@@ -137,16 +135,16 @@ async def _work(
                 on_step=lambda step: watcher.step(instance.instance_id, step),
             )
         if trajectory.status is AgentStatus.SANDBOX_LOST:
-            raise _LostWork(trajectory)
+            raise _LostWorkError(trajectory)
         return trajectory
 
     try:
         return await _retrying(once, options.infra_retries)
-    except _LostWork as lost:
+    except _LostWorkError as lost:
         return lost.trajectory
 
 
-class _LostWork(SandboxError):
+class _LostWorkError(SandboxError):
     """The agent's container was lost; carries what had been recorded until then."""
 
     def __init__(self, trajectory: Trajectory) -> None:
@@ -163,7 +161,9 @@ async def _grade(
         return await provider.create(lease_spec(instance, attempt.image, options.spec))
 
     async def once() -> tuple[Verdict, bytes]:
-        return await evaluate_patch(fresh_sandbox, instance, patch, timeout=instance.test_timeout or options.eval_timeout)
+        return await evaluate_patch(
+            fresh_sandbox, instance, patch, timeout=instance.test_timeout or options.eval_timeout
+        )
 
     return await _retrying(once, options.infra_retries)
 

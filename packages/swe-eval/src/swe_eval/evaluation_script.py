@@ -30,7 +30,7 @@ _HERE_DOCUMENT_END = re.compile(r"EOF_\d+")
 _PREAMBLE = re.compile(r"#!|set -|\s*$")
 
 
-class NoTestCommand(ValueError):  # noqa: N818 - reads as what it is
+class NoTestCommand(ValueError):
     """A row whose tests cannot be run; its message is one line that says what the row lacks."""
 
 

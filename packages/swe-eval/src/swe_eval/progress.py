@@ -1,8 +1,9 @@
-"""What a person sees of a run: a live board while it goes, a table at the end. Plain lines where there is no terminal."""
+"""What a person sees of a run: a live board while it goes, a table at the end; plain lines where no terminal is."""
 
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -41,7 +42,7 @@ class Board:
         self._started = time.monotonic()
         self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=4, transient=True)
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -111,7 +112,9 @@ def closing_lines(rows: Sequence[AttemptResult], directory: str) -> list[Text]:
     score = Text.assemble(
         ("resolved ", "bold"), (f"{resolved} of {len(rows)}", "bold green"), f" ({resolved / max(1, len(rows)):.1%})"
     )
-    classes = Text("  ").join(Text(f"{kind.value} {counts[kind]}", colour(kind)) for kind in VerdictClass if counts[kind])
+    classes = Text("  ").join(
+        Text(f"{kind.value} {counts[kind]}", colour(kind)) for kind in VerdictClass if counts[kind]
+    )
     lines = [score, classes]
     errors = [row for row in rows if row.error and row.class_ in COLOURS and not row.resolved]
     lines += [Text(f"{row.instance_id}: {row.error}", "bright_black") for row in errors[:5]]

@@ -64,7 +64,9 @@ class AttemptResult(BaseModel):
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "AttemptResult":
         """The inverse of `to_row`; raises pydantic's ValidationError for anything else."""
-        return cls.model_validate({f"{key}_" if key in {"class", "schema"} else key: value for key, value in row.items()})
+        return cls.model_validate(
+            {f"{key}_" if key in {"class", "schema"} else key: value for key, value in row.items()}
+        )
 
 
 def now() -> str:

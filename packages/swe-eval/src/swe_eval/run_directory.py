@@ -1,4 +1,4 @@
-"""The directory of a run: found again by the same command, refused to a different one, held by one process at a time."""
+"""The directory of a run: found again by the same command, refused to another, held by one process at a time."""
 
 import fcntl
 import hashlib
@@ -49,7 +49,9 @@ def claim(directory: Path, identity: Mapping[str, Any], *, fresh: bool) -> bool:
             raise UsageError(f"{record} cannot be read ({error}); use another --output-dir or --fresh") from error
         difference = first_difference(old, json.loads(json.dumps(identity, default=str)))
         if difference:
-            raise UsageError(f"{directory} holds a run with other settings ({difference}); use another --output-dir or --fresh")
+            raise UsageError(
+                f"{directory} holds a run with other settings ({difference}); use another --output-dir or --fresh"
+            )
         return True
     if directory.is_dir() and any(entry.name != ".lock" for entry in directory.iterdir()):
         raise UsageError(f"{directory} is not empty and holds no run; use another --output-dir")
@@ -67,7 +69,9 @@ def locked(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"another process works in {directory}; wait for it or use another --output-dir") from error
+            raise UsageError(
+                f"another process works in {directory}; wait for it or use another --output-dir"
+            ) from error
         yield
     finally:
         os.close(handle)

@@ -121,7 +121,7 @@ def create_app(node: Node, *, token: str = "", slow_requests: int = 60, max_body
 
     @app.errorhandler(Exception)
     def bug(error: Exception) -> Response:
-        log.exception("%s %s", request.method, request.path)
+        log.error("%s %s", request.method, request.path, exc_info=error)
         return sandbox_error(
             SandboxError(ErrorCode.INTERNAL, f"a fault of the server: {type(error).__name__}: {error}")
         )

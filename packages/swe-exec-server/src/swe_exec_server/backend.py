@@ -104,3 +104,7 @@ class Backend(Protocol):
     def pull(self, image: str) -> Iterator[str]:
         """Pull an image, yielding progress lines."""
         ...
+
+    def close(self) -> None:
+        """Let go of connections, and of directories that are empty now. Containers stay."""
+        ...

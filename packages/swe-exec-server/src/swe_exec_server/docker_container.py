@@ -11,6 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from swe_exec_server import shell
@@ -26,7 +27,9 @@ ENV_LABEL = "swe-exec.env"
 """The lease's variables as JSON. Not the container's own: they must not reach what the server itself runs in it."""
 
 FILE_TIMEOUT = 300.0
+_START_SECONDS = 60.0
 _DRAIN_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 _KILL_ATTEMPTS = 3
 _DYING_SECONDS = 0.3  # a container whose processes were all killed still reads as running for a moment
 # What a shell or the engine says when the container has used up its processes or memory.
@@ -83,12 +86,18 @@ class DockerContainer:
             scripts.boot_command(), stdin=True, env={shell.MARKER_VARIABLE: marker, **shell.BOOT_ENVIRONMENT}
         )
         with self._attach(exec_id) as stream:
-            started = time.monotonic()
             stream.send(request.encode())
+            self._start(stream, reply, marker)
+            started = time.monotonic()
             self._converse(stream, reply, started + timeout)
             timed_out = not (reply.done or stream.ended)
             if timed_out:
-                self._kill(marker, reply.boot_pid)
+                with ThreadPoolExecutor(1) as helper:
+                    killed = helper.submit(self._kill, marker, reply.boot_pid)
+                    # Read on meanwhile: an engine that cannot hand over a dead command's output finishes no other.
+                    while not (killed.done() or reply.done or stream.ended):
+                        stream.receive(reply, time.monotonic() + _POLL_SECONDS)
+                    killed.result()
                 stream.receive(reply, time.monotonic() + _DRAIN_SECONDS)
                 reply.close()
             duration = time.monotonic() - started
@@ -96,13 +105,22 @@ class DockerContainer:
         output = reply.output
         return ExecResult(returncode, output.result(), output.total, timed_out, output.truncated, duration)
 
+    def _start(self, stream: AttachedStream, reply: shell.Reply, marker: str) -> None:
+        """Until the boot has begun: its start is not the command's time, and before it there is nothing to kill."""
+        stream.receive(reply, time.monotonic() + _START_SECONDS, start=True)
+        if reply.boot_pid is None and not stream.ended:
+            self._kill(marker, None)
+            message = f"the Docker engine did not start a command within {_START_SECONDS:g} s"
+            raise SandboxError(ErrorCode.ENGINE_DOWN, message)
+
     def _converse(self, stream: AttachedStream, reply: shell.Reply, deadline: float) -> None:
         """Until the reply is there or the deadline has passed; a long command keeps its container's lease alive."""
         every = float(self._labels.get(TTL_LABEL, "60")) / 3
         while not (reply.done or stream.ended) and time.monotonic() < deadline:
             stream.receive(reply, min(deadline, time.monotonic() + every))
-            if not (reply.done or stream.ended) and time.monotonic() < deadline:
-                self.renew()
+            if not (reply.done or stream.ended):
+                # Beside this thread: the engine may wait for us to read.
+                threading.Thread(target=self._renew_quietly, daemon=True).start()
 
     def _returncode(self, exec_id: str, reply: shell.Reply) -> int:
         """The command's; where the boot died before it could tell, the boot's own."""
@@ -151,12 +169,14 @@ class DockerContainer:
         raise SandboxError(ErrorCode.CONTAINER_GONE, message, reason="limits")
 
     def renew(self) -> None:
-        exec_id = self._exec_create(["/bin/sh", "-c", scripts.RENEW], stdin=False, env={})
         try:
-            with translated():
-                self._engine.api.exec_start(exec_id)
+            self._engine.exec_quiet(self._id, scripts.renew_command())
         except SandboxError as error:
             raise self._gone() or error from error
+
+    def _renew_quietly(self) -> None:
+        with contextlib.suppress(SandboxError):
+            self.renew()
 
     def _exec_create(self, command: Sequence[str], *, stdin: bool, env: Mapping[str, str]) -> str:
         try:

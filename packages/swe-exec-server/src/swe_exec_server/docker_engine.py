@@ -42,7 +42,14 @@ def translate(error: Exception) -> SandboxError:
         return SandboxError(codes.get(status, ErrorCode.INTERNAL), f"the Docker engine refused: {text}")
     if isinstance(error, requests.exceptions.Timeout):
         return SandboxError(ErrorCode.ENGINE_DOWN, f"the Docker engine did not answer within {_API_TIMEOUT} s")
-    return SandboxError(ErrorCode.ENGINE_DOWN, f"no Docker engine answers ({one_line(error)}); {_DOWN_HINT}")
+    return SandboxError(ErrorCode.ENGINE_DOWN, f"no Docker engine answers ({_root_cause(error)}); {_DOWN_HINT}")
+
+
+def _root_cause(error: BaseException) -> str:
+    """The innermost reason, which is what a person can act on: the SDK and requests wrap it several times."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return one_line(error) or type(error).__name__
 
 
 @contextlib.contextmanager
@@ -74,6 +81,13 @@ class Engine:
                     )
             return self._api
 
+    def close(self) -> None:
+        """Let go of all idle connections; a later use makes new ones."""
+        with self._lock:
+            if self._api is not None:
+                self._api.close()
+                self._api = None
+
     @property
     def cpus(self) -> int:
         """Cores of the engine's machine."""
@@ -88,11 +102,15 @@ class Engine:
             created = self.api.exec_create(container, list(command), stdin=stdin, environment=dict(env), workdir="/")
         return str(created["Id"])
 
-    def exec_quiet(self, container: str, command: Sequence[str]) -> int:
-        """Run a short command to its end; its exit code."""
+    def exec_quiet(self, container: str, command: Sequence[str], timeout: float = 30.0) -> int:
+        """Run a short command that prints nothing to its end; its exit code."""
         exec_id = self.exec_create(container, command, stdin=False, env={})
-        with translated():
-            self.api.exec_start(exec_id)
+        with self.attach(exec_id) as stream:
+            stream.receive(Reply("", 0), time.monotonic() + timeout)
+            if not stream.ended:
+                raise SandboxError(
+                    ErrorCode.ENGINE_DOWN, f"the Docker engine did not finish a command within {timeout:g} s"
+                )
         return self.exit_code(exec_id)
 
     def exit_code(self, exec_id: str) -> int:
@@ -110,8 +128,6 @@ class Engine:
     def attach(self, exec_id: str) -> "AttachedStream":
         """Start a prepared exec and take over its connection."""
         with translated():
-            # The SDK hands out the bare socket and loses what its reader has buffered: the process must not write
-            # before it has read something, and a boot does not.
             return AttachedStream(self.api.exec_start(exec_id, socket=True))
 
 
@@ -125,15 +141,22 @@ class AttachedStream:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._outgoing: list[memoryview] = []
+        self._early = _buffered(handle)
         self.ended = False
 
     def send(self, pieces: Sequence[bytes]) -> None:
         """Queue bytes; `receive` writes them as the other side takes them."""
         self._outgoing += [memoryview(piece) for piece in pieces if piece]
 
-    def receive(self, reply: Reply, until: float) -> None:
-        """Write and read until the reply is complete, the stream ends, or `time.monotonic()` is `until`."""
-        while not reply.done and not self.ended:
+    def receive(self, reply: Reply, until: float, *, start: bool = False) -> None:
+        """Write and read until the reply is complete, the stream ends, or `time.monotonic()` is `until`.
+
+        With `start` only until the boot has begun.
+        """
+        if self._early:
+            reply.feed(self._early)
+            self._early = b""
+        while not (reply.done or self.ended or (start and reply.boot_pid is not None)):
             left = until - time.monotonic()
             if left <= 0:
                 return
@@ -188,3 +211,9 @@ class AttachedStream:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _buffered(handle: Any) -> bytes:
+    """Bytes of the stream that the HTTP reader took with the answer's headers, which the SDK's bare socket lacks."""
+    reader = getattr(getattr(getattr(getattr(handle, "_response", None), "raw", None), "_fp", None), "fp", None)
+    return b"" if reader is None else bytes(reader.peek())

@@ -60,6 +60,9 @@ class DockerBackend:
         with translated():
             self._engine.api.ping()
 
+    def close(self) -> None:
+        self._engine.close()
+
     def create(self, spec: SandboxSpec, name: str, labels: Mapping[str, str]) -> DockerContainer:
         self._refuse(spec)
         all_labels = {

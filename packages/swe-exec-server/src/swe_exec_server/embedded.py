@@ -68,7 +68,12 @@ def make_backend(options: EmbeddedOptions) -> Backend:
     if options.backend == "docker" and why_not:
         raise UsageError(f"--backend docker: {why_not}")
     if options.backend == "local" or why_not:
-        return LocalBackend(options.directory / "sandboxes", options.local_images, unsafe_local=options.unsafe_local)
+        return LocalBackend(
+            options.directory / "sandboxes",
+            options.local_images,
+            unsafe_local=options.unsafe_local,
+            allow_network=options.allow_network,
+        )
     return DockerBackend(namespace_of(options.directory), allow_network=options.allow_network)
 
 

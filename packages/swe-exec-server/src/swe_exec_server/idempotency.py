@@ -80,7 +80,7 @@ class KeyedCalls:
     def _work(self, key: str, entry: _Entry, work: Callable[[], BaseModel]) -> None:
         try:
             answer = work()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whoever joined must get it, whatever it is
             if not isinstance(error, SandboxError) or error.retryable:
                 with self._lock:
                     self._entries.pop(key, None)

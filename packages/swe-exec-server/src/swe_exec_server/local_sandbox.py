@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -128,6 +129,10 @@ class LocalBackend:
         if not self.has_image(image):
             raise SandboxError(ErrorCode.IMAGE_UNKNOWN, f"no local image {image!r}; the embedded backend can not pull")
         return iter((f"{image}: present",))
+
+    def close(self) -> None:
+        with suppress(OSError):  # not empty: something is left for the next start
+            self._directory.rmdir()
 
     def _known(self, image: str) -> Path | None:
         path = self._find(image)

@@ -117,6 +117,7 @@ class Node:
         if destroy:
             for lease in list(self._leases.values()):
                 self._end(lease, SandboxError(ErrorCode.CONTAINER_GONE, "the server was stopped"))
+        self.backend.close()
 
     # -- requests --------------------------------------------------------------------------------------------------
 

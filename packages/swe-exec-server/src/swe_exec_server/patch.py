@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class MalformedPatch(ValueError):  # noqa: N818 - reads as what it is
+class MalformedPatch(ValueError):
     """Text that is no patch, or half of one. Its message is one line."""
 
 

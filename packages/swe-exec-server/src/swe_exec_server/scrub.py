@@ -4,8 +4,6 @@ Benchmark images are often clones that hold the fix under a later branch, tag, r
 branch and its tree stay as they are.
 """
 
-import shlex
-
 from swe_exec_server.backend import Container, ExecSpec
 from swe_exec_server.wire import ErrorCode, SandboxError
 
@@ -36,6 +34,6 @@ git fsck --connectivity-only --no-dangling >/dev/null
 
 def scrub_git(container: Container, cwd: str) -> None:
     """Scrub the repository at `cwd`; no repository there is no error. Raises `internal` when git fails."""
-    result = container.exec(ExecSpec(f"cd {shlex.quote(cwd)} || exit 1\n{SCRIPT}", "/", timeout=600, internal=True))
+    result = container.exec(ExecSpec(SCRIPT, cwd, timeout=600, internal=True))
     if result.returncode != 0:
         raise SandboxError(ErrorCode.INTERNAL, f"scrub_git failed in {cwd}: {' '.join(result.text.split())[-300:]}")

@@ -63,8 +63,6 @@ while [ "$age" -lt "$ttl" ]; do
 done
 """.replace("@LEASE@", LEASE_FILE)
 
-RENEW = f"echo > {LEASE_FILE}"
-
 KILL = r"""
 id=$1 seeds=$2 stopped=' ' round=0
 scan() { # -> all: who carries the marker or descends from one who does or from a seed; no zombies
@@ -138,6 +136,11 @@ def switch_command(ttl: float) -> Sequence[str]:
     """
     seconds = max(1, int(-(-ttl // 1)))
     return ["/bin/sh", "-c", DEAD_MANS_SWITCH, "swe-lease", str(seconds), str(max(1, min(seconds // 4, 15)))]
+
+
+def renew_command() -> Sequence[str]:
+    """Tells the switch that the server lives."""
+    return ["/bin/sh", "-c", f"echo > {LEASE_FILE}"]
 
 
 def read_file_command(path: str, max_bytes: int) -> str:

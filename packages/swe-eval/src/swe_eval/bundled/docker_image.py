@@ -25,7 +25,7 @@ FILE_TIME = 1_704_067_200
 """Modification time of the files in an image (start of 2024): zip archives refuse what is older than 1980."""
 
 
-class SampleBaseUnavailable(RuntimeError):  # noqa: N818 - reads as the condition it names
+class SampleBaseUnavailable(RuntimeError):
     """No base image for the bundled tasks is here or can be pulled."""
 
 

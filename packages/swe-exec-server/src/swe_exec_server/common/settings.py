@@ -161,7 +161,7 @@ def _parser(cls: type[ToolSettings], prog: str) -> argparse.ArgumentParser:
 
 def _help(cls: type[ToolSettings], name: str, field: FieldInfo) -> str:
     parts = [one_line(field.description or "")]
-    if not field.is_required() and field.default not in (None, "", False) and field.default_factory is None:
+    if not field.is_required() and field.default not in (None, "", False, []) and field.default_factory is None:
         parts.append(f"[default: {field.default}]")
     if names := env_names(cls, name):
         parts.append(f"[env: {', '.join(names)}]")
