@@ -131,16 +131,17 @@ def test_ctrl_c_leaves_no_container_and_no_lost_result(tmp_path: Path, backend: 
 
 
 def test_a_row_that_cannot_run_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = sample_rows()[:3]
+    rows = sample_rows()[:4]
     rows[1] = {**rows[1], "image": "no-such-image:1"}
     rows[2] = {**rows[2], "test_cmd": "", "eval_script": ""}
+    rows[3] = {**rows[3], "image": "", "data_source": "nobodys"}
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     directory = tmp_path / "run"
     code = evaluate(directory, "--backend", "local", "--data", str(data), "--model", "replay:gold")
     assert code == 1
     found = {row.instance_id: row for row in read_results(directory)}
-    assert [found[row["instance_id"]].class_.value for row in rows] == ["resolved", "not_run", "not_run"]
+    assert [found[row["instance_id"]].class_.value for row in rows] == ["resolved"] + 3 * ["not_run"]
     assert "no-such-image:1" in found[rows[1]["instance_id"]].error
     assert "no-such-image:1" in capsys.readouterr().out
 
@@ -268,3 +269,13 @@ def test_over_an_exec_server(tmp_path: Path, docker_base_image: str) -> None:
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
+
+
+def test_a_file_that_calls_itself_sample_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swe_eval.sandboxes.why_unusable", lambda: "no bubblewrap")
+    row = {**sample_rows()[0], "test_cmd": "touch /tmp/swe-eval-escaped"}
+    data = tmp_path / "rows.jsonl"
+    data.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UsageError, match="--unsafe-local"):
+        evaluate(tmp_path / "run", "--backend", "local", "--data", str(data), "--model", "replay:gold")
+    assert not Path("/tmp/swe-eval-escaped").exists()

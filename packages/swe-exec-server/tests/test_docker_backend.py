@@ -220,14 +220,17 @@ class TestDeath:
     ) -> None:
         spec = SandboxSpec(docker_base_image, limits=Limits(pids=40))
         container = docker_backend.create(spec, container_name(), {})
-        fill = """python3 -c 'import os, time
-if os.fork(): os._exit(0)
+        fill = """exec python3 -c 'import os, time
+if os.fork():
+    while not os.path.exists("/tmp/full"): time.sleep(0.02)
+    os._exit(0)
 os.closerange(0, 3)
 while True:
     try:
         if os.fork() == 0: time.sleep(60); os._exit(0)
     except OSError:
-        time.sleep(0.001)' ; sleep 1"""
+        open("/tmp/full", "w")
+        time.sleep(0.001)'"""
         assert container.exec(ExecSpec(fill, "/", timeout=30)).returncode == 0
         result = container.exec(ExecSpec("echo hi", "/", timeout=40))
         assert result.returncode != 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from swe_eval.datasets import Dataset, load
 from swe_eval.instances import Instance
 from swe_eval.progress import Board, closing_lines, results_table
 from swe_eval.results import NOT_JUDGED, AttemptResult, read_results, summarize, write_predictions, write_summary
-from swe_eval.run_directory import claim, default_directory, locked
+from swe_eval.run_directory import check, claim, default_directory, locked
 from swe_eval.runner import run_plan
 from swe_eval.sandboxes import is_sample, make_plan, more, open_sandboxes
 from swe_eval.settings import EvalSettings
@@ -38,8 +39,9 @@ def evaluate(settings: EvalSettings, console: Console) -> int:
     identity = {**settings.identity(), "files": {file.path: file.sha256 for file in dataset.files}}
     directory = settings.output_dir or default_directory(_run_name(settings.data), identity)
     with locked(directory):
-        resumed = claim(directory, identity, fresh=settings.fresh)
-        rows = asyncio.run(_run(settings, instances, source, directory, console, resumed))
+        if not settings.fresh:
+            check(directory, identity)
+        rows = asyncio.run(_run(settings, instances, source, directory, identity, console))
     write_summary(directory, summarize(rows, model=settings.model_name, data=settings.data, args=settings.public()))
     write_predictions(directory, rows, settings.model_name)
     console.print(results_table(rows))
@@ -92,8 +94,8 @@ async def _run(
     instances: list[Instance],
     source: ModelSource,
     directory: Path,
+    identity: Mapping[str, Any],
     console: Console,
-    resumed: bool,
 ) -> list[AttemptResult]:
     prompts = load_prompts(settings.prompt)
 
@@ -105,7 +107,8 @@ async def _run(
         client = await open_sandboxes(settings, instances, directory, say)
         try:
             plan = await make_plan(settings, instances, client)
-            earlier = [row for row in read_results(directory) if row.class_ not in NOT_JUDGED] if resumed else []
+            claim(directory, identity, fresh=settings.fresh)
+            earlier = [row for row in read_results(directory) if row.class_ not in NOT_JUDGED]
             if earlier:
                 say(f"resuming {directory}: {len(earlier)} of {len(instances)} attempts are done")
             if plan.blocked:
@@ -129,7 +132,6 @@ async def _run(
 
 def _options(settings: EvalSettings, instances: list[Instance], source: ModelSource, prompts: Any) -> AttemptOptions:
     all_sample = all(is_sample(instance) for instance in instances)
-    bundled = settings.is_replay and settings.model_name.removeprefix("replay:") in recording_names()
     meta = {
         "model": source.name,
         "sampling": dict(source.sampling),
@@ -142,8 +144,9 @@ def _options(settings: EvalSettings, instances: list[Instance], source: ModelSou
             step_limit=settings.step_limit, exec_timeout=settings.exec_timeout, wall_limit=settings.rollout_timeout
         ),
         prompts=prompts,
-        # Commands of the bundled recordings are ours; everything else is written by a model.
-        spec=SandboxSpec(image="-", ttl=LEASE_TTL_S, timeout=settings.rollout_timeout, trusted=all_sample and bundled),
+        spec=SandboxSpec(
+            image="-", ttl=LEASE_TTL_S, timeout=settings.rollout_timeout, trusted=settings.trusts_its_commands
+        ),
         eval_timeout=min(settings.eval_timeout, SAMPLE_EVAL_TIMEOUT_S) if all_sample else settings.eval_timeout,
         infra_retries=settings.infra_retries,
         meta=meta,

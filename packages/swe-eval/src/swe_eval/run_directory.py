@@ -32,30 +32,37 @@ def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | No
     return None
 
 
-def claim(directory: Path, identity: Mapping[str, Any], *, fresh: bool) -> bool:
-    """Make the directory this run's. True when it continues an earlier start of the same run.
+def check(directory: Path, identity: Mapping[str, Any]) -> bool:
+    """Whether the directory holds an earlier start of this run. Writes nothing.
 
-    Raises `UsageError` when the directory belongs to a run with other settings, or holds something else.
+    Raises `UsageError` when it belongs to a run with other settings, or holds something else.
     """
     record = directory / RUN_FILE
+    if not record.is_file():
+        if directory.is_dir() and any(directory.iterdir()):
+            raise UsageError(f"{directory} is not empty and holds no run; use another --output-dir")
+        return False
+    try:
+        old = json.loads(record.read_text(encoding="utf-8"))["identity"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{record} cannot be read ({error}); use another --output-dir or --fresh") from error
+    difference = first_difference(old, json.loads(json.dumps(identity, default=str)))
+    if difference:
+        raise UsageError(
+            f"{directory} holds a run with other settings ({difference}); use another --output-dir or --fresh"
+        )
+    return True
+
+
+def claim(directory: Path, identity: Mapping[str, Any], *, fresh: bool) -> bool:
+    """Make the directory this run's. True when it continues an earlier start of the same run. Raises like `check`."""
     if fresh and directory.exists():
         # Nothing written is lost: the earlier run moves aside.
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
         directory.rename(directory.with_name(f"{directory.name}.before-{stamp}"))
-    if record.is_file():
-        try:
-            old = json.loads(record.read_text(encoding="utf-8"))["identity"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{record} cannot be read ({error}); use another --output-dir or --fresh") from error
-        difference = first_difference(old, json.loads(json.dumps(identity, default=str)))
-        if difference:
-            raise UsageError(
-                f"{directory} holds a run with other settings ({difference}); use another --output-dir or --fresh"
-            )
+    if check(directory, identity):
         return True
-    if directory.is_dir() and any(entry.name != ".lock" for entry in directory.iterdir()):
-        raise UsageError(f"{directory} is not empty and holds no run; use another --output-dir")
-    write_json(record, {"schema": SCHEMA, "identity": identity})
+    write_json(directory / RUN_FILE, {"schema": SCHEMA, "identity": identity})
     return False
 
 

@@ -16,6 +16,7 @@ from swe_exec_server.connect import open_provider
 from swe_exec_server.embedded import BackendChoice, EmbeddedOptions, docker_answers
 from swe_exec_server.local_bubblewrap import why_unusable
 
+from swe_eval.bundled import SAMPLE_NAMES, image_name
 from swe_eval.bundled.docker_image import SampleBaseUnavailable, ensure_docker_images
 from swe_eval.bundled.local_image import ensure_local_image
 from swe_eval.evaluation_script import NoTestCommand, check_test_command
@@ -24,7 +25,6 @@ from swe_eval.instances import Instance
 from swe_eval.runner import Plan
 from swe_eval.settings import EvalSettings
 
-SAMPLE_SOURCE = "sample"
 Say = Callable[[str], None]
 
 
@@ -37,7 +37,8 @@ class Choice:
 
 
 def is_sample(instance: Instance) -> bool:
-    return instance.data_source == SAMPLE_SOURCE
+    """Whether an instance runs in the image of a bundled task, which we can make."""
+    return instance.instance_id in SAMPLE_NAMES and instance.image == image_name(instance.instance_id)
 
 
 def choose_backend(settings: EvalSettings, instances: Sequence[Instance], say: Say) -> Choice:
@@ -82,6 +83,11 @@ async def open_sandboxes(
     """The client of this run, checked. Raises `UsageError`."""
     token = read_token(settings.token, settings.token_file)
     choice = Choice("auto") if settings.exec_server_urls else choose_backend(settings, instances, say)
+    if choice.backend == "local" and not settings.trusts_its_commands and not settings.unsafe_local and why_unusable():
+        raise UsageError(
+            f"{settings.model_name} may run anything, and here is nothing to hold it ({why_unusable()}): install "
+            "bubblewrap or Docker, name --exec-server-urls, or pass --unsafe-local"
+        )
     if choice.reason:
         say(choice.reason)
     embedded = EmbeddedOptions(

@@ -7,6 +7,9 @@ from pydantic import SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 from swe_exec_server.common.settings import CommaList, ToolSettings, setting
 
+from swe_eval.bundled import recording_names
+
+SAMPLE = "sample"
 DEFAULT_SAMPLE_MODEL = "replay:gold"
 
 OPERATIONAL = frozenset(
@@ -34,7 +37,7 @@ class EvalSettings(ToolSettings):
 
     model_config = SettingsConfigDict(env_prefix="SWE_EVAL_")
 
-    data: str = "sample"
+    data: str = SAMPLE
     """What to evaluate on: sample, verified, lite, swe-gym, or paths (JSONL, JSON, parquet), separated by commas."""
     data_source: str = setting("", env=("DATA_SOURCE",))
     """Data source of rows that name none (swe-bench, swe-gym): decides their image."""
@@ -93,7 +96,7 @@ class EvalSettings(ToolSettings):
 
     @model_validator(mode="after")
     def _model_for_data(self) -> "EvalSettings":
-        if not self.model and self.data != "sample":
+        if not self.model and self.data != SAMPLE:
             raise ValueError(f"--model is needed for --data {self.data}: a name at --api-base, or replay:FILE")
         if self.model and not self.is_replay and not self.api_base:
             raise ValueError(f"--api-base is needed for --model {self.model} (for example http://127.0.0.1:8000/v1)")
@@ -106,6 +109,16 @@ class EvalSettings(ToolSettings):
     @property
     def is_replay(self) -> bool:
         return self.model_name.startswith("replay:")
+
+    @property
+    def replay_name(self) -> str:
+        """What follows `replay:`."""
+        return self.model_name.removeprefix("replay:")
+
+    @property
+    def trusts_its_commands(self) -> bool:
+        """Whether all rows and commands are the bundled ones; a file that calls itself "sample" is somebody's."""
+        return self.data == SAMPLE and self.is_replay and self.replay_name in recording_names()
 
     def identity(self) -> dict[str, Any]:
         """What makes a run what it is: all public settings but the operational ones."""

@@ -32,7 +32,7 @@ class Operation(Generic[Answer]):
     """One JSON endpoint.
 
     Attributes:
-        handler: `(node, request, delivered_to) -> answer`; the last is the boot_id that an earlier try may have reached.
+        handler: `(node, request, delivered_to) -> answer`; the last is the boot_id an earlier try may have reached.
         quick: never waits for containers, so it may use the threads kept free for such requests.
     """
 
