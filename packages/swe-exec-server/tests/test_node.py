@@ -82,16 +82,16 @@ def test_limits_may_be_lowered_but_not_raised(make_node: MakeNode, docker_base_i
 
 
 def test_an_unused_lease_runs_out_and_a_used_one_does_not(make_node: MakeNode, docker_base_image: str) -> None:
-    node = make_node(ttl=1.0)
+    node = make_node(ttl=3.0)
     idle = node.create(CreateRequest(image=docker_base_image))
     beating = node.create(CreateRequest(image=docker_base_image))
-    for _ in range(8):
-        time.sleep(0.3)
+    for _ in range(9):
+        time.sleep(0.5)
         node.heartbeat(ContainerRequest(container_id=beating.container_id))
     error = error_of(lambda: node.exec(ExecRequest(container_id=idle.container_id, command="true")))
     assert (error.code, error.status) == (ErrorCode.CONTAINER_GONE, 410)
     assert "lease ran out" in error.message
-    assert node.exec(ExecRequest(container_id=beating.container_id, command="sleep 2; echo still")).output == "still\n"
+    assert node.exec(ExecRequest(container_id=beating.container_id, command="sleep 4; echo still")).output == "still\n"
     assert node.health().running_containers == 1
 
 

@@ -1,6 +1,8 @@
 """A tiny model of Qwen3's architecture with random weights and a tokenizer of its own: real files, no download."""
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -11,21 +13,24 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 def make_tiny_model(directory: Path, *, vocabulary: int = 1024, context: int = 8192) -> None:
     """Write a checkpoint that transformers and vLLM load: 2 layers, hidden size 128, float32."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    # Any: transformers is typed in parts only, and this module is also read where the ML stack is not installed.
+    torch: Any
+    tokenizers: Any
+    transformers: Any
+    torch, tokenizers, transformers = (import_module(name) for name in ("torch", "tokenizers", "transformers"))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=SPECIAL, initial_alphabet=alphabet)
     tokenizer.train_from_iterator([Path(__file__).read_text(encoding="utf-8")], trainer)
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    wrapped = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
     wrapped.chat_template = CHAT_TEMPLATE
     wrapped.save_pretrained(directory)
     torch.manual_seed(0)
-    config = Qwen3Config(
+    config = transformers.Qwen3Config(
         vocab_size=len(wrapped),
         hidden_size=128,
         intermediate_size=256,
@@ -38,4 +43,4 @@ def make_tiny_model(directory: Path, *, vocabulary: int = 1024, context: int = 8
         eos_token_id=wrapped.eos_token_id,
         pad_token_id=wrapped.pad_token_id,
     )
-    Qwen3ForCausalLM(config).to(torch.float32).save_pretrained(directory)
+    transformers.Qwen3ForCausalLM(config).to(torch.float32).save_pretrained(directory)
