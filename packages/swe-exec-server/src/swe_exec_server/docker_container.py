@@ -33,7 +33,10 @@ _POLL_SECONDS = 0.05
 _KILL_ATTEMPTS = 3
 _DYING_SECONDS = 0.3  # a container whose processes were all killed still reads as running for a moment
 # What a shell or the engine says when the container has used up its processes or memory.
-_EXHAUSTED = re.compile(r"resource temporarily unavailable|cannot fork|cannot allocate memory", re.IGNORECASE)
+# "read init-p": the engine's own starter died because it could not make its threads.
+_EXHAUSTED = re.compile(
+    r"resource temporarily unavailable|cannot fork|cannot allocate memory|read init-p", re.IGNORECASE
+)
 
 UserShell = Literal["login", "plain"]
 
@@ -135,7 +138,7 @@ class DockerContainer:
         said = one_line(reply.noise + reply.output.result().decode("utf-8", "replace"))
         if _EXHAUSTED.search(said) and (code is None or code < 128):
             # No process left for a shell: the commands' own doing, and so their result.
-            reply.output.feed(reply.noise.encode())
+            reply.output.feed(f"{reply.noise}cannot fork: the container's process limit is reached\n".encode())
             return scripts.CANNOT_START
         if reply.boot_pid is None or code is None:
             raise SandboxError(ErrorCode.INTERNAL, f"container {self._name}: no shell could be started: {said}")
