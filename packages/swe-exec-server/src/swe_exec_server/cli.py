@@ -66,6 +66,7 @@ def serve(settings: NodeSettings) -> int:
         f"swe-exec-server on {url}: at most {settings.max_containers} containers, "
         f"{node.health().running_containers} found. Ctrl-C removes them and stops.",
         highlight=False,
+        soft_wrap=True,
     )
     stopping.wait()
     if stopped_by[0] == signal.SIGTERM:
