@@ -13,6 +13,7 @@ from rich.text import Text
 from swe_agent.trajectory import Step
 
 from swe_eval.results import AttemptResult
+from swe_eval.stats import wilson_interval
 from swe_eval.verdicts import VerdictClass
 
 SHOWN_ATTEMPTS = 16
@@ -109,8 +110,11 @@ def closing_lines(rows: Sequence[AttemptResult], directory: str) -> list[Text]:
     """The score, the classes that occurred, and where everything lies."""
     counts = Counter(row.class_ for row in rows)
     resolved = sum(row.resolved for row in rows)
+    bounds = wilson_interval(resolved, len(rows))
     score = Text.assemble(
-        ("resolved ", "bold"), (f"{resolved} of {len(rows)}", "bold green"), f" ({resolved / max(1, len(rows)):.1%})"
+        ("resolved ", "bold"),
+        (f"{resolved} of {len(rows)}", "bold green"),
+        f" ({resolved / max(1, len(rows)):.1%}, 95 % interval {bounds.low:.1%} to {bounds.high:.1%})",
     )
     classes = Text("  ").join(
         Text(f"{kind.value} {counts[kind]}", colour(kind)) for kind in VerdictClass if counts[kind]

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from swe_exec_server.common.files import read_jsonl, write_atomic, write_json
 
+from swe_eval.stats import wilson_interval
 from swe_eval.verdicts import VerdictClass
 
 SCHEMA = 1
@@ -87,12 +88,14 @@ def summarize(results: Sequence[AttemptResult], *, model: str, data: str, args: 
     """The summary of a run. `classes` names all eleven and sums to `total`; averages are over attempts that ran."""
     counts = Counter(result.class_ for result in results)
     resolved = sum(result.resolved for result in results)
+    bounds = wilson_interval(resolved, len(results))
     ran = [result for result in results if result.class_ is not VerdictClass.NOT_RUN]
     return {
         "schema": SCHEMA,
         "total": len(results),
         "resolved": resolved,
         "resolve_rate": resolved / len(results) if results else 0.0,
+        "resolve_rate_interval95": [bounds.low, bounds.high],
         "classes": {name.value: counts[name] for name in VerdictClass},
         "model": model,
         "data": data,
