@@ -32,7 +32,7 @@ def main() -> None:
 def serve(settings: NodeSettings) -> int:
     """Listen until told to stop: SIGTERM drains and keeps leased containers for their TTL, Ctrl-C removes them."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    listener = _listen(settings.host, settings.port)
+    listener = listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     node = _start_node(settings, settings.namespace or f"port-{port}")
     threads = max(4 * settings.max_containers + 16, 2 * RESERVED_THREADS)
@@ -79,7 +79,7 @@ def serve(settings: NodeSettings) -> int:
     return EXIT_INTERRUPTED
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

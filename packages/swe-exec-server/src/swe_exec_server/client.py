@@ -7,13 +7,13 @@ of several, a node inside this process) makes no difference to its user.
 import asyncio
 import base64
 import contextlib
-import threading
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from swe_exec_server.api import CREATE, DESTROY, DIFF, EVALUATE, EXEC, HEARTBEAT, IMAGES
+from swe_exec_server.api import DESTROY, DIFF, EVALUATE, EXEC, HEARTBEAT, IMAGES
+from swe_exec_server.loop_thread import LoopThread
 from swe_exec_server.pool import NodePool
 from swe_exec_server.sandbox import (
     DEFAULT_EVALUATE_TIMEOUT,
@@ -38,7 +38,6 @@ from swe_exec_server.wire import (
     encode_bytes,
 )
 
-T = TypeVar("T")
 HEARTBEATS_PER_TTL = 4
 
 
@@ -214,15 +213,15 @@ class AsyncExecClient:
         )
         transport = await self._pool.choose(spec.image)
         local = {"trusted": True} if spec.trusted else {}
-        creating = asyncio.ensure_future(transport.call(CREATE, request, **local))
+        creating = asyncio.ensure_future(transport.lease(request, **local))
         try:
-            answer = await asyncio.shield(creating)
+            leased_from, container_id = await asyncio.shield(creating)
         except asyncio.CancelledError:
-            self._pool.abandon(transport, creating)
+            self._pool.abandon(creating)
             raise
         finally:
             self._pool.settled(transport)
-        return LeasedSandbox(transport, answer.container_id, spec)
+        return LeasedSandbox(leased_from, container_id, spec)
 
     async def has_image(self, image: str) -> bool:
         """Whether any node has it."""
@@ -246,27 +245,10 @@ class AsyncExecClient:
         await self.close()
 
 
-class _LoopThread:
-    """An event loop in a thread of its own, for sync callers."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="exec-client", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
 class SyncSandbox:
     """`LeasedSandbox` for code without asyncio; same methods, same results, same errors."""
 
-    def __init__(self, loop: _LoopThread, sandbox: LeasedSandbox) -> None:
+    def __init__(self, loop: LoopThread, sandbox: LeasedSandbox) -> None:
         self._loop = loop
         self._sandbox = sandbox
         self.id = sandbox.id
@@ -302,7 +284,7 @@ class ExecClient:
     """The sync face of `AsyncExecClient`: `with ExecClient(["http://127.0.0.1:5000"]) as client: ...`."""
 
     def __init__(self, urls: Sequence[str], token: str = "") -> None:
-        self._loop = _LoopThread()
+        self._loop = LoopThread("exec-client")
         self._client = self._loop.run(self._make(urls, token))
 
     @staticmethod

@@ -69,6 +69,7 @@ def describe(lease: Lease, now: float) -> ContainerStatus:
         expires_in=lease.spec.ttl if lease.running else max(0.0, lease.spec.ttl - (now - lease.used)),
         running_commands=lease.running,
         last_command=lease.last_command,
+        idempotency_key=lease.key,
     )
 
 

@@ -76,6 +76,9 @@ class NodeOptions:
 
 
 def _fingerprint(request: BaseModel) -> str:
+    """What a repetition must have in common. How long a create may wait is not: a pool asks again with what is left."""
+    if isinstance(request, CreateRequest):
+        request = request.model_copy(update={"timeout": 0.0})
     return hashlib.sha256(request.model_dump_json().encode()).hexdigest()
 
 
@@ -303,7 +306,7 @@ class Node:
             container.destroy()
             raise
         self.metrics.created.observe(time.monotonic() - started)
-        return Lease(container, spec, base)
+        return Lease(container, spec, base, key=request.idempotency_key or "", request_hash=_fingerprint(request))
 
     def _exec(self, request: ExecRequest) -> ExecResponse:
         stdin = decode_bytes(request.stdin, request.stdin_encoding)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from swe_exec_server.api import DESTROY, HEALTH
 from swe_exec_server.transport import Transport
-from swe_exec_server.wire import ContainerRequest, CreateResponse, ErrorCode, HealthResponse, SandboxError
+from swe_exec_server.wire import ContainerRequest, ErrorCode, HealthResponse, SandboxError
 
 HEALTH_AGE_S = 2.0
 
@@ -50,9 +50,9 @@ class NodePool:
         """The create that `choose` was asked for has ended, one way or the other."""
         self._under_way[transport] -= 1
 
-    def abandon(self, transport: Transport, created: "asyncio.Future[CreateResponse]") -> None:
+    def abandon(self, created: "asyncio.Future[tuple[Transport, str]]") -> None:
         """The caller of a create has gone: destroy what it makes. `close` waits for that."""
-        task = asyncio.get_running_loop().create_task(self._destroy(transport, created))
+        task = asyncio.get_running_loop().create_task(self._destroy(created))
         self._cleaning.add(task)
         task.add_done_callback(self._cleaning.discard)
 
@@ -61,10 +61,10 @@ class NodePool:
             await asyncio.wait(self._cleaning)
         await asyncio.gather(*(transport.close() for transport in self.transports))
 
-    async def _destroy(self, transport: Transport, created: "asyncio.Future[CreateResponse]") -> None:
+    async def _destroy(self, created: "asyncio.Future[tuple[Transport, str]]") -> None:
         with contextlib.suppress(SandboxError):
-            made = await created
-            await transport.call(DESTROY, ContainerRequest(container_id=made.container_id))
+            transport, container_id = await created
+            await transport.call(DESTROY, ContainerRequest(container_id=container_id))
 
     async def _least_loaded(self, image: str) -> Transport:
         if time.monotonic() - self._health[0] > HEALTH_AGE_S:

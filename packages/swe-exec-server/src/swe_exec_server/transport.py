@@ -10,12 +10,12 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from swe_exec_server.api import BOOT_HEADER, DELIVERED_HEADER, HEALTH, IMAGES, Operation
+from swe_exec_server.api import BOOT_HEADER, CREATE, DELIVERED_HEADER, HEALTH, IMAGES, Operation
 from swe_exec_server.node import Node
 from swe_exec_server.wire import CreateRequest, ErrorCode, ErrorResponse, ExecRequest, SandboxError
 
@@ -25,6 +25,8 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_S = 10.0
 GRACE_S = 60.0
 """Added to a request's own timeout before the client gives up waiting: the server's queue and clean-up."""
+REACH_S = 3.0
+"""How long a node named by a pool may take to show that it can be reached directly."""
 HEALTH_WAIT_S = 5.0
 """A node that does not tell its health in this time is not healthy."""
 MAX_RETRIES = 10
@@ -40,8 +42,13 @@ class Transport(Protocol):
     @property
     def label(self) -> str: ...
 
-    async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
-        """Run an operation. `local` holds arguments that only an in-process caller may give (`trusted`)."""
+    async def call(self, operation: Operation[Answer], request: BaseModel | None = None) -> Answer: ...
+
+    async def lease(self, request: CreateRequest, **local: Any) -> "tuple[Transport, str]":
+        """A container, and the transport over which it is used: a pool sends its clients to the node itself.
+
+        `local` holds arguments that only an in-process caller may give (`trusted`).
+        """
         ...
 
     async def has_image(self, image: str) -> bool:
@@ -63,11 +70,12 @@ class EmbeddedTransport:
         self.label = f"embedded ({node.backend.kind})"
         self._threads = ThreadPoolExecutor(4 * node.options.max_containers + 16, thread_name_prefix="node")
 
-    async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
-        if isinstance(request, CreateRequest) and local:
-            answer: Any = await self._run(lambda: self.node.create(request, **local))
-            return cast("Answer", answer)
+    async def call(self, operation: Operation[Answer], request: BaseModel | None = None) -> Answer:
         return await self._run(lambda: operation.handler(self.node, request, None))
+
+    async def lease(self, request: CreateRequest, **local: Any) -> tuple[Transport, str]:
+        made = await self._run(lambda: self.node.create(request, **local))
+        return self, made.container_id
 
     async def has_image(self, image: str) -> bool:
         return await self._run(lambda: self.node.backend.has_image(image))
@@ -87,11 +95,24 @@ class EmbeddedTransport:
 
 
 class HttpTransport:
-    """A node over HTTP."""
+    """A server over HTTP.
 
-    def __init__(self, url: str, token: str = "", *, max_retries: int = MAX_RETRIES, verify: bool | str = True) -> None:
+    Args:
+        patient: whether a refusal that may pass (full, draining, engine down) is waited out; a pool asks another node.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        max_retries: int = MAX_RETRIES,
+        patient: bool = True,
+        verify: bool | str = True,
+    ) -> None:
         self.label = url.rstrip("/")
         self._max_retries = max_retries
+        self._patient = patient
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # Exec servers are addressed directly: a proxy for the hubs must never see their traffic.
         self._http = httpx.AsyncClient(
@@ -103,20 +124,49 @@ class HttpTransport:
             verify=verify,
         )
         self._boot_id = ""
+        self._token, self._verify = token, verify
+        self._role: str | None = None
+        self.siblings: dict[str, HttpTransport] = {}
         self._images: tuple[float, frozenset[str]] = (float("-inf"), frozenset())
 
-    async def call(self, operation: Operation[Answer], request: BaseModel | None = None, **local: Any) -> Answer:
+    async def call(self, operation: Operation[Answer], request: BaseModel | None = None) -> Answer:
+        return await self.send(
+            operation.method, operation.path, request, operation.response, timeout=_wait(operation, request)
+        )
+
+    async def send(
+        self, method: str, path: str, request: BaseModel | None, response_type: type[Answer], *, timeout: float
+    ) -> Answer:
+        """One JSON request. A command without a key may have run when its answer is lost: it is never sent twice."""
         body = request.model_dump_json(exclude_none=True).encode() if request is not None else None
-        wait = HEALTH_WAIT_S if operation is HEALTH else GRACE_S + float(getattr(request, "timeout", 0.0))
-        # A command without a key may have run when its answer is lost: it is never sent twice.
         repeatable = not isinstance(request, ExecRequest) or request.idempotency_key is not None
-        response = await self._send(operation.method, operation.path, body, wait=wait, repeatable=repeatable)
+        response = await self._send(method, path, body, wait=timeout, repeatable=repeatable)
         try:
-            return operation.response.model_validate_json(response.content)
+            return response_type.model_validate_json(response.content)
         except ValidationError as error:
             raise SandboxError(
-                ErrorCode.INTERNAL, f"{self.label}{operation.path} answered something else than {operation.name}"
+                ErrorCode.INTERNAL, f"{self.label}{path} answered something else than {response_type.__name__}"
             ) from error
+
+    async def lease(self, request: CreateRequest, **local: Any) -> tuple[Transport, str]:
+        if self._role is None:
+            self._role = (await self.call(HEALTH)).role
+        if self._role == "node":
+            return self, (await self.call(CREATE, request)).container_id
+        from swe_exec_server.pool_client import lease_from_pool  # it builds on this module
+
+        return await lease_from_pool(self, request)
+
+    async def answers(self) -> bool:
+        """Whether the server can be reached from here, asked once."""
+        try:
+            return (await self._http.get("/healthz", timeout=REACH_S)).status_code in (200, 503)
+        except httpx.TransportError:
+            return False
+
+    def sibling(self, url: str) -> "HttpTransport":
+        """A transport to another server of the same cluster: same token, same budgets."""
+        return HttpTransport(url, self._token, max_retries=self._max_retries, verify=self._verify)
 
     async def has_image(self, image: str) -> bool:
         if time.monotonic() - self._images[0] > IMAGES_AGE_S:
@@ -133,6 +183,8 @@ class HttpTransport:
         await self._send("PUT", "/container/file", data, params=where)
 
     async def close(self) -> None:
+        for sibling in self.siblings.values():
+            await sibling.close()
         await self._http.aclose()
 
     async def _send(
@@ -171,7 +223,7 @@ class HttpTransport:
                 if response.status_code < 400 or (path == "/healthz" and response.status_code == 503):
                     return response
                 failure = _failure(self.label, response)
-                if not failure.retryable:
+                if not failure.retryable or not self._patient:
                     raise failure
                 pause = _retry_after(response)
             delay = _backoff(attempt) if pause is None else pause
@@ -179,6 +231,11 @@ class HttpTransport:
                 break
             await asyncio.sleep(delay)
         raise failure
+
+
+def _wait(operation: Operation[Any], request: BaseModel | None) -> float:
+    """Seconds after which no answer will come any more."""
+    return HEALTH_WAIT_S if operation is HEALTH else GRACE_S + float(getattr(request, "timeout", 0.0))
 
 
 def with_tag(image: str) -> str:

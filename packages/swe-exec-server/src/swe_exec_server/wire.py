@@ -88,18 +88,20 @@ class SandboxError(Exception):
         return HTTP_STATUS[self.code]
 
 
-class _Wire(BaseModel):
+class WireModel(BaseModel):
+    """Frozen; unknown fields are refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ErrorInfo(_Wire):
+class ErrorInfo(WireModel):
     code: ErrorCode
     message: str
     retryable: bool
     reason: str = ""
 
 
-class ErrorResponse(_Wire):
+class ErrorResponse(WireModel):
     ok: Literal[False] = False
     error: ErrorInfo
 
@@ -115,11 +117,11 @@ Timeout = Annotated[float, Field(gt=0, le=86400)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
-class Ok(_Wire):
+class Ok(WireModel):
     ok: Literal[True] = True
 
 
-class LimitsBody(_Wire):
+class LimitsBody(WireModel):
     """Limits of one container; a field left out means the node's default, a larger one than the node's is refused."""
 
     memory: int | None = Field(None, ge=16 * 1024**2, description="bytes, swap included")
@@ -127,7 +129,7 @@ class LimitsBody(_Wire):
     cpus: float | None = Field(None, gt=0)
 
 
-class CreateRequest(_Wire):
+class CreateRequest(WireModel):
     image: Name
     cwd: AbsolutePath = DEFAULT_CWD
     timeout: Timeout = 600.0
@@ -145,7 +147,7 @@ class CreateResponse(Ok):
     name: str
 
 
-class ContainerRequest(_Wire):
+class ContainerRequest(WireModel):
     container_id: ContainerId
 
 
@@ -210,11 +212,11 @@ class EvaluateResponse(Ok):
     duration: float
 
 
-class PullRequest(_Wire):
+class PullRequest(WireModel):
     image: Name
 
 
-class ImageBody(_Wire):
+class ImageBody(WireModel):
     names: list[str]
     size: int
 
@@ -224,11 +226,11 @@ class ImagesResponse(Ok):
     images: list[ImageBody]
 
 
-class DrainRequest(_Wire):
+class DrainRequest(WireModel):
     deadline: Annotated[float, Field(ge=0, le=86400)] = 60.0
 
 
-class HealthResponse(_Wire):
+class HealthResponse(WireModel):
     ok: bool
     role: Literal["node", "pool"]
     running_containers: int
@@ -239,7 +241,7 @@ class HealthResponse(_Wire):
     message: str = ""
 
 
-class ContainerStatus(_Wire):
+class ContainerStatus(WireModel):
     """One container. `age` and `expires_in` are seconds; `last_command` is cut to its first 200 characters."""
 
     id: str
@@ -250,6 +252,7 @@ class ContainerStatus(_Wire):
     expires_in: float
     running_commands: int
     last_command: str
+    idempotency_key: str = ""
 
 
 class StatusResponse(Ok):
