@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -212,7 +213,7 @@ def test_wrong_requests(cluster: Cluster, docker_base_image: str) -> None:
 
 def test_one_key_is_one_lease_even_over_a_restart_of_the_pool(cluster: Cluster, docker_base_image: str) -> None:
     pool = cluster.pool
-    body = {"image": docker_base_image, "idempotency_key": "k1"}
+    body: dict[str, Any] = {"image": docker_base_image, "idempotency_key": "k1"}
     made = pool.post("/allocate", **body).json()
     assert pool.post("/allocate", **body).json() == made
     boot_id = pool.get("/healthz").json()["boot_id"]
