@@ -1,11 +1,15 @@
 """The Docker backend: the conformance suite, and what only containers have."""
 
 import importlib.util
+import io
 import os
+import shutil
+import tarfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,6 +62,36 @@ def docker_backend() -> Iterator[DockerBackend]:
 @pytest.fixture
 def fresh(docker_backend: DockerBackend, docker_base_image: str) -> DockerContainer:
     return docker_backend.create(SandboxSpec(docker_base_image), container_name(), {})
+
+
+def busybox_tree() -> bytes:
+    """A tar of a root file system whose only program is a static busybox."""
+    links = (
+        "sh",
+        "cat",
+        "dd",
+        "env",
+        "grep",
+        "sleep",
+        "date",
+        "ps",
+        "setsid",
+        "wc",
+        "mkdir",
+        "mv",
+        "cp",
+        "rm",
+        "readlink",
+    )
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.add(os.path.realpath(shutil.which("busybox") or ""), "bin/busybox")
+        for path in (*(f"bin/{link}" for link in links), "tmp"):
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.mode = (tarfile.DIRTYPE, 0o1777) if path == "tmp" else (tarfile.SYMTYPE, 0o777)
+            entry.linkname = "" if path == "tmp" else "busybox"
+            tar.addfile(entry)
+    return buffer.getvalue()
 
 
 def gone(container: DockerContainer) -> SandboxError:
@@ -250,7 +284,7 @@ while True:
             assert container.exec(ExecSpec("ps -e | wc -l", "/")).returncode == 0
 
     def test_an_image_without_a_shell_is_an_error_that_says_so(self, fresh: DockerContainer) -> None:
-        fresh.exec(ExecSpec("rm -f /bin/sh /bin/dash", "/"))
+        assert fresh.exec(ExecSpec("rm -f /bin/sh /bin/dash; kill -9 $PPID", "/")).returncode == 137
         for _ in range(5):  # the engine's own message comes early: none of it may be lost
             with pytest.raises(SandboxError) as caught:
                 fresh.exec(ExecSpec("echo hi", "/"))
@@ -283,6 +317,81 @@ class TestProcesses:
             fresh.exec(ExecSpec("(true &) ; setsid true & true", "/"))
         assert fresh.exec(ExecSpec("ps -eo stat | grep -c Z", "/")).output == b"0\n"
         assert len(os.listdir("/proc/self/fd")) <= before + 1  # noqa: PTH208
+
+    def test_thousands_of_commands_leave_nothing_and_need_few_shells(self, fresh: DockerContainer) -> None:
+        def run(number: int) -> bytes:
+            return fresh.exec(ExecSpec(f"(true &) ; setsid true & echo {number}", "/")).output
+
+        with ThreadPoolExecutor(4) as threads:
+            outputs = list(threads.map(run, range(2000)))
+        assert outputs == [b"%d\n" % number for number in range(2000)]
+        assert fresh.exec(ExecSpec("ps -eo stat | grep -c Z", "/")).output == b"0\n"
+        shells = fresh.exec(ExecSpec("ps -eo args | grep -c '^/bin/sh -s .*[s]we-exec'", "/"))
+        assert 1 <= int(shells.output) <= 5
+
+    def test_a_shell_of_ours_serves_command_after_command(self, fresh: DockerContainer) -> None:
+        shells = {fresh.exec(ExecSpec("echo $PPID", "/", internal=number % 2 == 0)).output for number in range(20)}
+        assert len(shells) == 1
+        # Not with one that a command spoiled: a process left running, input that may lie unread, a timeout.
+        for spec in (
+            ExecSpec("sleep 391 >/dev/null 2>&1 & echo $PPID", "/"),
+            ExecSpec("echo $PPID", "/", stdin=bytes(100_000)),
+            ExecSpec("echo $PPID; sleep 392", "/", timeout=0.5),
+        ):
+            spoiled = fresh.exec(spec).output
+            assert fresh.exec(ExecSpec("echo $PPID", "/")).output not in {spoiled, b""}
+
+    def test_late_output_of_a_process_left_running_reaches_no_other_command(self, fresh: DockerContainer) -> None:
+        for number in range(10):
+            fresh.exec(ExecSpec("(for i in $(seq 50); do echo LATE; sleep 0.01; done) & echo now", "/"))
+            output = fresh.exec(ExecSpec(f"echo {number}; sleep 0.03; echo end", "/")).output
+            assert output == b"%d\nend\n" % number
+
+    def test_a_daemon_that_a_later_command_talks_to_survives_that_ones_timeout(self, fresh: DockerContainer) -> None:
+        fresh.exec(ExecSpec("setsid sleep 393 >/dev/null 2>&1 &", "/"))
+        assert fresh.exec(ExecSpec("sleep 394", "/", timeout=0.3)).timed_out
+        assert fresh.exec(ExecSpec("ps -eo args | grep '[s]leep 39'", "/")).output == b"sleep 393\n"
+
+    def test_idle_shells_that_were_killed_are_replaced_and_nothing_runs_twice(self, fresh: DockerContainer) -> None:
+        for number in range(5):
+            fresh.exec(ExecSpec("pkill -9 -f 'swe-exec$'; true", "/"))
+            assert fresh.exec(ExecSpec(f"echo {number} >> /tmp/ran; cat /tmp/ran | wc -l", "/")).output == (
+                b"%d\n" % (number + 1)
+            )
+
+    def test_an_image_whose_variables_have_the_names_of_ours(
+        self, docker_backend: DockerBackend, fresh: DockerContainer, api: docker.APIClient
+    ) -> None:
+        tag = f"swe-test-{uuid.uuid4().hex[:12]}"
+        variables = ["name=N", "shell=S", "env=E", "cat=C", "IFS=e", "nonce=O", "BASH_ENV=/tmp/env.sh", "CDPATH=/etc"]
+        api.commit(fresh.id, tag, "1", changes=[f"ENV {variable}" for variable in variables])
+        try:
+            container = docker_backend.create(SandboxSpec(f"{tag}:1"), container_name(), {})
+            container.write_file("/tmp/env.sh", b"FROM_BASH_ENV=yes\n")
+            command = 'echo "$name $shell $env $cat $nonce $FROM_BASH_ENV"; pwd'
+            assert container.exec(ExecSpec(command, "/tmp")).output == b"N S E C O yes\n/tmp\n"
+            container.destroy()
+        finally:
+            api.remove_image(f"{tag}:1", force=True)
+
+    @pytest.mark.skipif(shutil.which("busybox") is None, reason="no busybox here to make an image of")
+    def test_image_of_nothing_but_busybox(self, docker_backend: DockerBackend, api: docker.APIClient) -> None:
+        tag = f"swe-test-{uuid.uuid4().hex[:12]}"
+        api.import_image_from_data(busybox_tree(), repository=tag, tag="1")
+        try:
+            container = docker_backend.create(SandboxSpec(f"{tag}:1", cwd="/"), container_name(), {})
+            assert container.exec(ExecSpec('echo "$0"; exit 3', "/")).output == b"sh\n"
+            assert container.exec(ExecSpec("cat", "/", stdin=bytes(range(256)) * 1000)).output == (
+                bytes(range(256)) * 1000
+            )
+            container.write_file("/tmp/x", b"\0\xff")
+            assert container.read_file("/tmp/x", 10) == b"\0\xff"
+            result = container.exec(ExecSpec("(setsid sleep 395 &); echo before; sleep 396", "/", timeout=0.5))
+            assert (result.timed_out, result.output) == (True, b"before\n")
+            assert container.exec(ExecSpec("ps -o args | grep -c '[s]leep 39'", "/")).output == b"0\n"
+            container.destroy()
+        finally:
+            api.remove_image(f"{tag}:1", force=True)
 
     def test_image_of_another_user(
         self, docker_backend: DockerBackend, fresh: DockerContainer, api: docker.APIClient

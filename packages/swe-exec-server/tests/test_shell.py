@@ -1,12 +1,16 @@
 """The framing is right however the bytes are cut, and a real `sh` speaks the protocol."""
 
+import contextlib
 import os
 import selectors
+import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,15 +19,16 @@ from swe_exec_server import shell_scripts as scripts
 from swe_exec_server.shell import (
     BOOT_ENVIRONMENT,
     MARKER_VARIABLE,
-    EndFinder,
-    FrameDecoder,
-    Reply,
+    Profile,
     Request,
+    boot_text,
+    exports,
     parse_environment,
     to_bytes,
     valid_name,
 )
-from swe_exec_server.shell_scripts import boot_command, quote, switch_command
+from swe_exec_server.shell_reply import EndFinder, FrameDecoder, Hello, Listener, Reply
+from swe_exec_server.shell_scripts import quote, switch_command
 
 
 def frame(stream: int, data: bytes) -> bytes:
@@ -62,25 +67,57 @@ def test_the_end_marker_is_found_across_any_cut(text: bytes, sizes: list[int]) -
     assert before == (text[:at] if at >= 0 else text)
 
 
+def feed(listener: Listener, *frames: tuple[int, bytes]) -> None:
+    for stream, data in frames:
+        listener.feed(stream, memoryview(data))
+
+
 def test_reply_needs_the_exit_code_and_the_end_of_the_output() -> None:
     reply = Reply("n0nce", 100)
-    reply.feed(frame(2, b"n0nce boot 12\nsome noise\nn0nce e"))
-    assert reply.boot_pid == 12
-    reply.feed(frame(2, b"nd 7\n"))
-    assert (reply.returncode, reply.done) == (7, False)
-    reply.feed(frame(1, b"out n0n"))
-    reply.feed(frame(1, b"ce and a background process"))
+    feed(reply, (1, b"of an earlier command n0"), (1, b"nce<"))
+    assert reply.begun
+    feed(reply, (2, b"some noise\nn0nce e"), (2, b"nd 7 clean\n"))
+    assert (reply.returncode, reply.state, reply.done) == (7, "clean", False)
+    feed(reply, (1, b"out n0n"), (1, b"ce> and a background process"))
     assert reply.done
     assert reply.output.result() == b"out "
     assert reply.noise == "some noise\n"
 
 
+def test_noise_without_a_line_end_hides_no_exit_code() -> None:
+    reply = Reply("n0nce", 100)
+    feed(reply, (1, b"n0nce<n0nce>"), (2, b"cut of"), (2, b"\nn0nce end 3 left\n"), (2, b"\nn0nce end 0 clean\n"))
+    assert (reply.done, reply.returncode, reply.state) == (True, 3, "left")
+
+
 def test_a_stream_that_ends_early_keeps_what_looked_like_a_marker() -> None:
     reply = Reply("n0nce", 100)
-    reply.feed(frame(1, b"partial n0n"))
+    feed(reply, (1, b"n0nce<partial n0n"))
     reply.close()
     assert not reply.done
     assert reply.output.result() == b"partial n0n"
+
+
+def test_what_is_large_is_given_out_once_when_it_was_asked_for() -> None:
+    reply = Reply("n0nce", 100, [b"command", b"stdin"])
+    assert reply.claim() == ()
+    feed(reply, (2, b"n0nce go\n"))
+    assert reply.claim() == [b"command", b"stdin"]
+    assert reply.claim() == ()
+
+
+@pytest.mark.parametrize(("mode", "pids"), [("reaped", (12, 7)), ("once", (12,))])
+def test_only_a_subreaper_of_our_own_is_above_all_that_a_boot_starts(mode: str, pids: tuple[int, ...]) -> None:
+    hello = Hello("n0nce")
+    feed(hello, (1, b"a message of the engine"), (2, f"n0nce boot {mode} 12 7\n".encode()))
+    assert (hello.done, hello.pids, hello.said) == (True, pids, "a message of the engine")
+
+
+def test_names_that_a_shell_acts_upon_are_not_exported() -> None:
+    text, odd = exports({"A": "it's", "IFS": "x", "BASH_FUNC_f%%": "() { :; }", "UID": "5"})
+    assert text == r"export A='it'\''s'; "
+    assert set(odd) == {"IFS", "BASH_FUNC_f%%", "UID"}
+    assert exports({}) == (":; ", {})
 
 
 def test_environment_block_is_read_whole() -> None:
@@ -119,29 +156,63 @@ def test_quoting_is_undone_by_sh(text: str) -> None:
     assert done.stdout == text.encode()
 
 
-class Boot:
-    """A boot on this machine, its two output streams framed as the engine frames them."""
+SHELLS = [
+    pytest.param(["/bin/sh"], id="sh"),
+    pytest.param(["bash", "--posix"], id="bash", marks=pytest.mark.skipif(not shutil.which("bash"), reason="no bash")),
+    pytest.param(
+        ["busybox", "sh"], id="busybox", marks=pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox")
+    ),
+]
+ANY_BYTES = bytes(range(1, 256))
 
-    def __init__(self) -> None:
+
+class Boot:
+    """A boot on this machine in any shell, without a subreaper; so only its protocol is tested here."""
+
+    def __init__(self, shell: list[str]) -> None:
         environment = {"PATH": os.environ["PATH"], MARKER_VARIABLE: "test", **BOOT_ENVIRONMENT}
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(list(boot_command()), stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+        self.shell = shell
+        command = [*shell, "-s", "once", "swe-exec"]
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
         assert self.process.stdin and self.process.stdout and self.process.stderr
         self._stdin = self.process.stdin
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.process.stdout, selectors.EVENT_READ, 1)
         self._selector.register(self.process.stderr, selectors.EVENT_READ, 2)
+        self.hello = Hello("hello")
+        self.say(boot_text("hello"))
+        self._listen(self.hello)
+
+    def request(self, request: Request) -> tuple[int | None, bytes]:
+        line, late = request.encode()
+        reply = Reply(request.nonce, 16 * 1024 * 1024, late)
+        self.say(line if request.profile is None else request.profile.encode() + line)
+        self._listen(reply)
+        assert reply.begun
+        return reply.returncode, reply.output.result()
 
     def ask(self, command: str, cwd: str = "/", plain: bool = False, **environment: str) -> tuple[int | None, bytes]:
-        request = Request(command, cwd, environment, plain=plain)
-        reply = Reply(request.nonce, 1024 * 1024)
-        self._stdin.write(b"".join(request.encode()))
-        self._stdin.flush()
+        return self.request(Request(command, cwd, environment, profile=None if plain else Profile({})))
+
+    def say(self, *pieces: bytes) -> None:
+        """Write beside the caller, who has to read meanwhile."""
+
+        def write() -> None:
+            with contextlib.suppress(BrokenPipeError):
+                for piece in pieces:
+                    self._stdin.write(piece)
+                self._stdin.flush()
+
+        threading.Thread(target=write, daemon=True).start()
+
+    def _listen(self, listener: Listener) -> None:
         until = time.monotonic() + 20
-        while not reply.done and time.monotonic() < until:
+        while not listener.done and time.monotonic() < until:
             for key, _ in self._selector.select(1):
-                reply.feed(frame(key.data, os.read(key.fd, 65536)))
-        return reply.returncode, reply.output.result()
+                listener.feed(key.data, memoryview(os.read(key.fd, 65536)))
+                if pieces := listener.claim():
+                    self.say(*pieces)
 
     def close(self) -> None:
         self._selector.close()
@@ -150,29 +221,76 @@ class Boot:
             self.process.wait(10)
 
 
-@pytest.fixture
-def boot() -> Iterator[Boot]:
-    with closing(Boot()) as running:
+@pytest.fixture(params=SHELLS)
+def boot(request: pytest.FixtureRequest) -> Iterator[Boot]:
+    with closing(Boot(request.param)) as running:
         yield running
 
 
 @linux
 def test_one_boot_serves_many_commands_and_nothing_stays_between_them(boot: Boot) -> None:
+    assert boot.hello.pids == (boot.process.pid,)
     assert boot.ask("cd /tmp; X=1; echo one; exit 3") == (3, b"one\n")
     assert boot.ask("echo [$X]; pwd") == (0, b"[]\n/\n")
     assert boot.ask('echo "$X"', X="a 'b'\n$c") == (0, b"a 'b'\n$c\n")
     assert boot.ask("kill -9 $$") == (137, b"")
     assert boot.ask("read line; echo got:$line") == (0, b"got:\n")
+    assert boot.ask("if then fi")[0] == 2
+    assert boot.ask("cat <<'E'\nopen")[0] == 0
     assert boot.ask("echo alive") == (0, b"alive\n")
 
 
 @linux
 def test_large_commands_arrive_whole(boot: Boot) -> None:
-    for size in (1, 65535, 65536, 65537, 500_000):
+    for size in (1, 65536 - 12, 65536 - 11, 65536 - 10, 65536, 65537, 500_000):
         command = ": " + "x" * size + "\necho end"
         assert boot.ask(command) == (0, b"end\n"), size
     # Nothing of a large command was left on the stream.
     assert boot.ask("echo next") == (0, b"next\n")
+
+
+@linux
+@pytest.mark.parametrize("times", [1, 1000])
+def test_any_bytes_can_be_a_command(boot: Boot, times: int) -> None:
+    text = (ANY_BYTES * times).decode("utf-8", "surrogateescape")
+    assert boot.ask(f"printf %s {quote(text)}", plain=True) == (0, ANY_BYTES * times)
+
+
+@linux
+def test_any_bytes_can_be_a_variable_a_directory_and_an_input(boot: Boot, tmp_path: Path) -> None:
+    text = ANY_BYTES.decode("utf-8", "surrogateescape")
+    assert boot.ask('printf %s "$X"', X=text) == (0, ANY_BYTES)
+    name = os.fsdecode(ANY_BYTES.replace(b"/", b""))
+    directory = tmp_path / name[:100] / name[100:]
+    directory.mkdir(parents=True)
+    assert boot.ask("touch here; echo *", cwd=os.fspath(directory)) == (0, b"here\n")
+    assert boot.request(Request("cat", "/", {}, ANY_BYTES + b"\n\n")) == (0, ANY_BYTES + b"\n\n")
+
+
+@linux
+@pytest.mark.parametrize("size", [1, 32 * 1024, 32 * 1024 + 1, 1_000_000])
+@pytest.mark.parametrize("padding", ["", ": " + "x" * 100_000 + "\n"])
+def test_input_of_any_size_for_commands_of_any_size(boot: Boot, size: int, padding: str) -> None:
+    data = (bytes(range(256)) * (size // 256 + 1))[:size]
+    assert boot.request(Request(padding + "cat", "/", {}, data)) == (0, data)
+
+
+@linux
+def test_large_commands_with_little_input(boot: Boot) -> None:
+    assert boot.request(Request(": " + "x" * 100_000 + "\ncat", "/", {}, b"little")) == (0, b"little")
+    assert boot.ask("echo next") == (0, b"next\n")
+
+
+@linux
+def test_a_request_that_was_cut_short_runs_nothing(boot: Boot, tmp_path: Path) -> None:
+    line, _ = Request("touch ran", os.fspath(tmp_path), {}).encode()
+    for length in range(1, len(line) - 1):
+        if line[length - 1 : length] in (b"'", b" ", b";"):
+            other = Boot(boot.shell)
+            other.say(line[:length])
+            time.sleep(0.01)
+            other.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 @linux
@@ -182,6 +300,14 @@ def test_a_broken_path_of_the_command_does_not_break_the_boot(boot: Boot, plain:
         0,
         b"built-in\n",
     )
+
+
+@linux
+def test_the_profile_is_every_commands_but_the_plain_ones(boot: Boot) -> None:
+    profile = Profile({"A": "pro'file", "B": "profile", "UID": "77"})
+    command = 'echo "$A $B"; env | grep -c ^UID=77'
+    assert boot.request(Request(command, "/", {"B": "call"}, profile=profile)) == (0, b"pro'file call\n1\n")
+    assert boot.request(Request('echo "[$A]"; env | grep ^UID', "/", {})) == (1, b"[]\n")
 
 
 @linux

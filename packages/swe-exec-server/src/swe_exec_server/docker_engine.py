@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -18,11 +19,12 @@ import docker.utils
 import requests
 
 from swe_exec_server.common.errors import one_line
-from swe_exec_server.shell import Reply
+from swe_exec_server.shell import new_nonce
+from swe_exec_server.shell_reply import FrameDecoder, Hello, Listener
 from swe_exec_server.wire import ErrorCode, SandboxError
 
 _API_TIMEOUT = 120
-_CHUNK = 1024 * 1024
+_CHUNK = 64 * 1024
 _DOWN_HINT = "start it, or point DOCKER_HOST at one"
 
 
@@ -106,7 +108,7 @@ class Engine:
         """Run a short command that prints nothing to its end; its exit code."""
         exec_id = self.exec_create(container, command, stdin=False, env={})
         with self.attach(exec_id) as stream:
-            stream.receive(Reply("", 0), time.monotonic() + timeout)
+            stream.receive(Hello(new_nonce()), time.monotonic() + timeout)
             if not stream.ended:
                 raise SandboxError(
                     ErrorCode.ENGINE_DOWN, f"the Docker engine did not finish a command within {timeout:g} s"
@@ -139,34 +141,35 @@ class AttachedStream:
         self._socket: socket.socket = getattr(handle, "_sock", handle)
         self._socket.setblocking(False)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._socket, selectors.EVENT_READ)
-        self._outgoing: list[memoryview] = []
+        self._wanted = selectors.EVENT_READ
+        self._selector.register(self._socket, self._wanted)
+        self._outgoing: deque[memoryview] = deque()
         self._early = _buffered(handle)
+        self._frames = FrameDecoder()
         self.ended = False
 
     def send(self, pieces: Sequence[bytes]) -> None:
         """Queue bytes; `receive` writes them as the other side takes them."""
-        self._outgoing += [memoryview(piece) for piece in pieces if piece]
+        self._outgoing.extend(memoryview(piece) for piece in pieces if piece)
 
-    def receive(self, reply: Reply, until: float, *, start: bool = False) -> None:
-        """Write and read until the reply is complete, the stream ends, or `time.monotonic()` is `until`.
-
-        With `start` only until the boot has begun.
-        """
+    def receive(self, listener: Listener, until: float) -> None:
+        """Write and read until the listener is done, the stream ends, or `time.monotonic()` is `until`."""
         if self._early:
-            reply.feed(self._early)
-            self._early = b""
-        while not (reply.done or self.ended or (start and reply.boot_pid is not None)):
+            early, self._early = self._early, b""
+            self._hand_on(listener, early)
+        while not (listener.done or self.ended):
+            if self._outgoing:
+                self._write()
             left = until - time.monotonic()
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
+            if wanted != self._wanted:
+                self._selector.modify(self._socket, wanted)
+                self._wanted = wanted
+            pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+            if self._selector.select(0 if pending else max(0.0, left)):
+                self._read(listener)
             if left <= 0:
                 return
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
-            self._selector.modify(self._socket, wanted)
-            pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
-            for _, events in self._selector.select(0 if pending else left):
-                if events & selectors.EVENT_WRITE:
-                    self._write()
-            self._read(reply)
 
     def _write(self) -> None:
         try:
@@ -177,11 +180,13 @@ class AttachedStream:
             # The boot is gone; reading tells why.
             self._outgoing.clear()
             return
-        self._outgoing[0] = self._outgoing[0][sent:]
-        if not self._outgoing[0]:
-            del self._outgoing[0]
+        rest = self._outgoing[0][sent:]
+        if rest:
+            self._outgoing[0] = rest
+        else:
+            self._outgoing.popleft()
 
-    def _read(self, reply: Reply) -> None:
+    def _read(self, listener: Listener) -> None:
         try:
             data = self._socket.recv(_CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -189,10 +194,15 @@ class AttachedStream:
         except OSError:
             data = b""
         if data:
-            reply.feed(data)
+            self._hand_on(listener, data)
         else:
             self.ended = True
-            reply.close()
+            listener.close()
+
+    def _hand_on(self, listener: Listener, data: bytes) -> None:
+        for number, piece in self._frames.feed(data):
+            listener.feed(number, piece)
+        self.send(listener.claim())
 
     def close(self) -> None:
         """Let go of the connection; the engine then closes the process's stdin."""

@@ -1,21 +1,22 @@
-"""How one command runs inside a container: the framing of request and reply. Pure, no I/O.
+"""How commands run inside a container: the protocol, and its requests. Pure, no I/O.
 
-A *boot* (`shell_scripts.BOOT`) is a small `sh` with an attached, non-tty stream. Its stdin is the protocol (header
-line, set-up, command, what the command reads), so a command is data of any size and never an argument. The command's
-stdout and stderr share one pipe, the boot's own stdout, which keeps their order; the boot's stderr is the control
-channel, which carries the exit code. When the command has ended the boot writes a nonce to the output pipe: everything
-before it is the command's output, and a background process that holds the pipe open holds nobody up.
+A *boot* (`shell_scripts.BOOT`) is a small `sh` with an attached, non-tty stream that serves many commands, one after
+the other. It reads its requests as a shell reads a script: each is one call with quoted words, so that a command is
+data, never parsed by us, and costs one fork. What is large (or holds NUL) follows raw when the boot has said `go`.
 
-The boot serves requests until its stdin ends, so one boot can serve many commands, one after the other.
+A command's stdout and stderr share one pipe, the boot's own stdout, which keeps their order; the boot's stderr is the
+control channel, which carries the exit code. On the output pipe a nonce with `<` begins the command's output and the
+nonce with `>` ends it, whoever else may still hold the pipe open. The end says also whether the command left anything
+running: then the pipe is not ours alone any more, and such a boot serves no other. `shell_reply.py` reads all that.
 """
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from swe_exec_server.capture import HeadTail
-from swe_exec_server.shell_scripts import quote
+from swe_exec_server.shell_scripts import BOOT, quote
 
 MARKER_VARIABLE = "SWE_EXEC_ID"
 
@@ -35,6 +36,10 @@ BOOT_ENVIRONMENT: Mapping[str, str] = {"LC_ALL": "C"}
 _NOT_CAPTURED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", MARKER_VARIABLE})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Read-only in some shell, or acted upon by one when it is assigned.
+_SPECIAL = re.compile(r"(_|IFS|OPT.*|PPID|E?UID|GROUPS|LINENO|RANDOM|SECONDS|BASH.*|SHELLOPTS|FUNCNAME|__swe_.*)\Z")
+_INLINE_COMMAND = 64 * 1024  # a word of a command line holds 128 KiB
+_INLINE_STDIN = 32 * 1024  # less than a pipe holds: whoever writes it never waits for the command
 
 
 def valid_name(name: str) -> bool:
@@ -60,139 +65,93 @@ def parse_environment(block: bytes) -> dict[str, str]:
     return variables
 
 
+def boot_text(nonce: str) -> bytes:
+    """What a fresh boot has to read first; it answers on the control channel, under `nonce` (see `Hello`)."""
+    return BOOT.replace("@NONCE@", nonce).encode()
+
+
+def exports(environment: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """Shell text that exports the variables, and those that it cannot: names that a shell refuses or acts upon."""
+    plain = {name: value for name, value in environment.items() if valid_name(name) and not _SPECIAL.match(name)}
+    words = " ".join(f"{name}={quote(value)}" for name, value in plain.items())
+    odd = {name: value for name, value in environment.items() if name not in plain}
+    return f"export {words}; " if words else ":; ", odd
+
+
+def settle_line(nonce: str) -> bytes:
+    """Lets a boot look again whether anything is left running; answered like a command."""
+    return f"{{ __swe_settle {nonce}; }}\n".encode()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The variables of all of a container's commands: sent once per boot."""
+
+    environment: Mapping[str, str]
+
+    def encode(self) -> bytes:
+        """The line that teaches them to a boot."""
+        return to_bytes(f"__swe_profile() {{ {exports(self.environment)[0]}}}\n")
+
+    @cached_property
+    def odd(self) -> Mapping[str, str]:
+        """Those that every request has to carry."""
+        return exports(self.environment)[1]
+
+
+def _quote_bytes(data: bytes) -> bytes:
+    return b"'" + data.replace(b"'", b"'\\''") + b"'"
+
+
+def new_nonce() -> str:
+    """128 random bits."""
+    return secrets.token_hex(16)
+
+
 @dataclass(frozen=True)
 class Request:
     """One command for a boot.
 
     Attributes:
-        environment: every variable to set on top of what the container has; values of any content but NUL.
-        plain: `sh` even where the image has bash.
-        nonce: ends the output; known to the boot and its caller only, so that no command can print it by accident.
+        environment: variables to set on top of what the container and `profile` have; values of any content but NUL.
+        profile: None runs `sh` even where the image has bash.
+        nonce: frames the output; known to the boot and its caller only, so that no command can print it by accident.
+        marker: the value of `MARKER_VARIABLE` in the command's environment, by which a timeout finds its processes.
     """
 
     command: str
     cwd: str
     environment: Mapping[str, str]
     stdin: bytes = b""
-    plain: bool = False
-    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    profile: Profile | None = None
+    nonce: str = field(default_factory=new_nonce)
+    marker: str = field(default_factory=new_nonce)
 
-    def encode(self) -> list[bytes]:
-        """What to write to a boot, in pieces: header, set-up, command, stdin."""
-        words = " ".join(quote(f"{name}={value}") for name, value in self.environment.items())
-        shell = "shell=/bin/sh name=sh; " if self.plain else ""
-        setup = to_bytes(f"{shell}cwd={quote(self.cwd)}; set -- {words}")
-        command = to_bytes(self.command)
-        header = f"{self.nonce} {len(setup)} {len(command)} {len(self.stdin)}\n".encode()
-        return [header + setup, command, self.stdin]
+    def encode(self) -> tuple[bytes, Sequence[bytes]]:
+        """The line to write to a boot, and what to write when it has said `go`."""
+        setup, odd = exports({**self.environment, MARKER_VARIABLE: self.marker})
+        if self.profile is not None:
+            odd = {**self.profile.odd, **odd}
+        if odd:
+            words = " ".join(quote(f"{name}={value}") for name, value in odd.items())
+            setup += f'__swe_launch() {{ exec "$__swe_env" {words} "$@"; }}'
+        shell = "plain" if self.profile is None else "user"
+        # The braces make a line that was cut short a syntax error, whatever is missing.
+        head = f"{{ __swe_run {self.nonce} {quote(self.cwd)} {quote(setup)} {shell}"
+        late_command, late_stdin = (self._late(data, limit) for data, limit in self._data)
+        inline = [_quote_bytes(b"" if self._late(data, limit) else data) for data, limit in self._data]
+        sizes = f" {len(late_command)} {len(late_stdin)} ".encode()
+        return b"%b%b%b; }\n" % (to_bytes(head), sizes, b" ".join(inline)), (late_command, late_stdin)
 
+    @cached_property
+    def _data(self) -> Sequence[tuple[bytes, int]]:
+        return (to_bytes(self.command), _INLINE_COMMAND), (self.stdin, _INLINE_STDIN)
 
-class FrameDecoder:
-    """Splits an attached, non-tty stream: frames of 1 byte stream number, 3 zero bytes, 4 bytes big-endian size, data.
-
-    Data is handed on as it comes; no frame is ever held whole.
-    """
-
-    def __init__(self) -> None:
-        self._header = bytearray()
-        self._stream = 0
-        self._left = 0
-
-    def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
-        """Yield (stream number, bytes) for the next bytes read."""
-        view = memoryview(data)
-        while view:
-            if self._left == 0:
-                need = 8 - len(self._header)
-                self._header += view[:need]
-                view = view[need:]
-                if len(self._header) == 8:
-                    self._stream = self._header[0]
-                    self._left = int.from_bytes(self._header[4:], "big")
-                    self._header.clear()
-                continue
-            piece, view = view[: self._left], view[self._left :]
-            self._left -= len(piece)
-            yield self._stream, piece
-
-
-class EndFinder:
-    """Passes on the bytes before a marker, however the marker is cut into pieces; drops what follows it."""
-
-    def __init__(self, marker: bytes) -> None:
-        self._marker = marker
-        self._held = b""
-        self.found = False
-
-    def feed(self, data: bytes | memoryview) -> bytes | memoryview:
-        """The part of the stream that is now known to lie before the marker."""
-        if self.found:
-            return b""
-        joined = self._held + bytes(data)
-        at = joined.find(self._marker)
-        if at >= 0:
-            self.found, self._held = True, b""
-            return memoryview(joined)[:at]
-        keep = min(len(joined), len(self._marker) - 1)
-        self._held = joined[len(joined) - keep :]
-        return memoryview(joined)[: len(joined) - keep]
-
-    def rest(self) -> bytes:
-        """What was held back when the stream ended without the marker."""
-        held, self._held = self._held, b""
-        return held
-
-
-class Reply:
-    """What a boot answers to one request.
-
-    Attributes:
-        output: the command's output so far.
-        boot_pid: process id of the boot inside the container, None until it has read the request.
-        returncode: None until the command has ended.
-        failure: why the boot could not run the command at all.
-        noise: other text on the control channel, the last 4 KiB (a shell that cannot fork says so here).
-    """
-
-    def __init__(self, nonce: str, max_output: int) -> None:
-        self.output = HeadTail(max_output)
-        self.boot_pid: int | None = None
-        self.returncode: int | None = None
-        self.failure = ""
-        self.noise = ""
-        self._frames = FrameDecoder()
-        self._end = EndFinder(nonce.encode())
-        self._nonce = nonce
-        self._control = b""
+    @staticmethod
+    def _late(data: bytes, limit: int) -> bytes:
+        return data if len(data) > limit or b"\0" in data else b""
 
     @property
-    def done(self) -> bool:
-        """The command has ended and all of its output is here."""
-        return bool(self.failure) or (self.returncode is not None and self._end.found)
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the attached stream."""
-        for stream, piece in self._frames.feed(data):
-            if stream == 2:
-                self._take_control(bytes(piece))
-            else:
-                self.output.feed(self._end.feed(piece))
-
-    def close(self) -> None:
-        """The stream has ended: what looked like the beginning of a marker was output."""
-        self.output.feed(self._end.rest())
-
-    def _take_control(self, piece: bytes) -> None:
-        *lines, self._control = (self._control + piece).split(b"\n")
-        self._control = self._control[-4096:]
-        for line in lines:
-            words = line.decode("utf-8", "replace").split(" ", 2)
-            if words[0] != self._nonce or len(words) != 3:
-                self.noise = (self.noise + line.decode("utf-8", "replace") + "\n")[-4096:]
-            elif words[1] == "boot":
-                self.boot_pid = int(words[2])
-            elif words[1] == "end":
-                # The first one counts: the boot repeats itself when a helper shell of its own was killed.
-                self.returncode = int(words[2]) if self.returncode is None else self.returncode
-            elif words[1] == "fail":
-                self.failure = words[2]
+    def spoils(self) -> bool:
+        """Whether some of its stdin may be left on the stream, which then serves no other."""
+        return bool(self._late(*self._data[1]))

@@ -10,47 +10,91 @@ LEASE_FILE = "/dev/shm/.swe-lease"
 CANNOT_START = 126
 FILE_TOO_LARGE = 44
 
+LAUNCH = """
+[ ! -x /sbin/docker-init ] || exec /sbin/docker-init -s -- /bin/sh -s reaped swe-exec
+exec /bin/sh -s once swe-exec
+"""
+"""Starts a boot below a subreaper of its own, to which every orphan of its commands falls: there a timeout finds it,
+and the boot sees whether a command left anything running. Where there is none, a boot serves one command only."""
+
 BOOT = r"""
-take() { # exactly $1 bytes; dd never reads past them, busybox's head does
+unset IFS
+trap __swe_bye EXIT
+__swe_bye() {
+  # The caller has let go, so it has all output. A process left running that still writes to this pipe would block when
+  # nobody reads it: read it to its end, which comes with the last such process.
+  "$__swe_cat" </proc/self/fd/1 >/dev/null 2>&1 &
+}
+__swe_find() { __swe_name=bash; __swe_shell=$(command -v bash) || { __swe_name=sh; __swe_shell=/bin/sh; }; }
+__swe_take() { # exactly $1 bytes; dd never reads past them, busybox's head does
   [ "$1" -lt 65536 ] || dd bs=65536 count=$(($1 / 65536)) iflag=fullblock 2>/dev/null
   [ $(($1 % 65536)) -eq 0 ] || dd bs=$(($1 % 65536)) count=1 iflag=fullblock 2>/dev/null
 }
-tell() { printf '%s %s\n' "$nonce" "$*" >&2; }
-end() { printf %s "$nonce"; tell end "$1"; }
-run() (
-  eval "${setup%x}"
-  cd -- "$cwd" 2>/dev/null || { printf 'cannot enter %s: no such directory, or no permission\n' "$cwd"; exit 126; }
-  exec "$env" "$@" $reaper "$shell" -c "eval \"\$($cat <&8)\" 8<&-" $name
-) 2>&1 7<&-
-exec 7<&0 </dev/null
-name=bash; shell=$(command -v bash) || { name=sh; shell=/bin/sh; }
-env=$(command -v env); cat=$(command -v cat); reaper=
-# As a subreaper it keeps double-forked orphans below the command, where a timeout finds them.
-[ -x /sbin/docker-init ] && reaper='/sbin/docker-init -s --'
-while IFS=' ' read -r nonce setup_size command_size stdin_size <&7 && [ -n "$nonce" ]; do
-  tell boot $$
+__swe_profile() { :; }
+__swe_launch() { exec "$@"; }
+__swe_go() { # cwd, set-up, plain, command; in a subshell of its own
+  { [ "$3" = plain ] || __swe_profile; eval "$2"; } 2>/dev/null
+  cd -- "$1" 2>/dev/null || { printf 'cannot enter %s: no such directory, or no permission\n' "$1"; exit 126; }
+  if [ "$3" = plain ]; then __swe_launch /bin/sh -c "$4" sh; else __swe_launch "$__swe_shell" -c "$4" "$__swe_name"; fi
+}
+__swe_left() { # is anything alive below the subreaper but this shell? Sets __swe_state
+  __swe_state=once __swe_kids=
+  [ "$__swe_mode" = reaped ] && __swe_state=left && read -r __swe_kids <"/proc/$PPID/task/$PPID/children"
+  for __swe_kid in $__swe_kids; do
+    [ "$__swe_kid" != $$ ] || { __swe_state=clean; continue; }
+    while read -r __swe_key __swe_value __swe_rest; do
+      case $__swe_key$__swe_value in State:[ZX]) break ;; State:*) __swe_state=left; return ;; esac
+    done <"/proc/$__swe_kid/status"
+  done
+} 2>/dev/null
+__swe_end() { # nonce, exit code
+  printf '%s>' "$1"
+  __swe_left
+  printf '\n%s end %s %s\n' "$1" "$2" "$__swe_state" >&2
+}
+__swe_settle() { printf '%s<' "$1"; __swe_end "$1" 0; } # nonce: looks again
+__swe_run() { # nonce, cwd, set-up, plain, size of the command and of stdin where they come later, command, stdin
+  printf '%s<' "$1"
   [ ! -e @LEASE@ ] || { echo > @LEASE@; } 2>/dev/null
-  setup=$(take "$setup_size" <&7; echo x)
-  command=$(take "$command_size" <&7; echo x)
-  if [ ${#setup} -ne $((setup_size + 1)) ] || [ ${#command} -ne $((command_size + 1)) ]; then
-    tell fail the command arrived incomplete; exit 1
+  [ -x "$__swe_shell" ] || __swe_find
+  if [ "$5$6" != 00 ]; then
+    __swe_run_large "$@"
+  elif [ -n "$8" ]; then
+    printf %s "$8" 2>/dev/null | ( __swe_go "$2" "$3" "$4" "$7" ) 2>&1
+    __swe_end "$1" $?
+  else
+    ( __swe_go "$2" "$3" "$4" "$7" ) </dev/null 2>&1
+    __swe_end "$1" $?
   fi
-  printf %s "${command%x}" 2>/dev/null | {
-    exec 8<&0 </dev/null
-    if [ "$stdin_size" -gt 0 ]; then
-      take "$stdin_size" <&7 8<&- | { run; end $?; }
+}
+__swe_run_large() { # the same; what is large comes raw, when this shell has said that it is there to read it
+  printf '\n%s go\n' "$1" >&2
+  __swe_text=$7
+  [ "$5" -eq 0 ] || { __swe_text=$(__swe_take "$5"; echo x); __swe_text=${__swe_text%x}; }
+  if [ "$5" -ne 0 ] && [ ${#__swe_text} -ne "$5" ]; then
+    printf '\n%s fail the command arrived incomplete\n' "$1" >&2; exit 1
+  fi
+  { printf %s "$__swe_text" 2>/dev/null 7<&- | {
+    exec 8<&0 0<&7 7<&-
+    set -- "$1" "$2" "$3" "$4" "$6" "eval \"\$('$__swe_cat' <&8)\" 8<&-" "$8"
+    if [ "$5" -gt 0 ]; then
+      __swe_take "$5" 8<&- | { ( __swe_go "$2" "$3" "$4" "$6" ) 2>&1; __swe_end "$1" $?; }
+    elif [ -n "$7" ]; then
+      printf %s "$7" 2>/dev/null 8<&- | { ( __swe_go "$2" "$3" "$4" "$6" ) 2>&1; __swe_end "$1" $?; }
     else
-      run; end $?
+      ( __swe_go "$2" "$3" "$4" "$6" ) </dev/null 2>&1; __swe_end "$1" $?
     fi
     exit 0
-  } || end $?
+  } } 7<&0 || __swe_end "$1" $?
   # What the command left of its stdin is still on the stream: such a stream serves no other.
-  [ "$stdin_size" -eq 0 ] || { "$cat" <&7 >/dev/null; break; }
-done
-# The caller has let go, so it has all output. A process left running that still writes to this pipe would block when
-# nobody reads it: read it to its end, which comes with the last such process.
-"$cat" </proc/self/fd/1 >/dev/null 2>&1 7<&- &
+  [ "$6" -eq 0 ] || { "$__swe_cat" >/dev/null; exit 0; }
+}
+__swe_mode=$1 __swe_cat=$(command -v cat) __swe_env=$(command -v env)
+__swe_find
+printf '\n%s boot %s %s %s\n' '@NONCE@' "$__swe_mode" $$ "$PPID" >&2
 """.replace("@LEASE@", LEASE_FILE)
+"""What a boot reads first; every request is one more line, a call of `__swe_run`. The names are odd so that they are no
+variables of an image."""
 
 DEAD_MANS_SWITCH = """
 ttl=$1 step=$2 age=0 last=
@@ -120,13 +164,13 @@ def quote(text: str) -> str:
 
 
 def boot_command() -> Sequence[str]:
-    """The argument vector of a boot."""
-    return ["/bin/sh", "-c", BOOT, "swe-exec"]
+    """The argument vector of a boot; it reads `BOOT` from its stdin."""
+    return ["/bin/sh", "-c", LAUNCH]
 
 
-def kill_command(marker: str, boot_pid: int | None) -> Sequence[str]:
-    """Kills all with the marker in their environment, all below them and below the boot; 0 when none is left."""
-    return ["/bin/sh", "-c", KILL, "swe-kill", marker, "" if boot_pid is None else str(boot_pid)]
+def kill_command(marker: str, seeds: Sequence[int]) -> Sequence[str]:
+    """Kills all with the marker in their environment, the seeds, and all below them; 0 when none is left."""
+    return ["/bin/sh", "-c", KILL, "swe-kill", marker, " ".join(str(pid) for pid in seeds)]
 
 
 def switch_command(ttl: float) -> Sequence[str]:
