@@ -200,7 +200,7 @@ class DockerContainer:
         if _EXHAUSTED.search(said):
             if (gone := self._gone()) is not None:
                 return gone
-            output = said.encode()
+            output = f"{said}\ncannot fork: the container's process limit is reached\n".encode()
             return _NoProcessLeft(ExecResult(scripts.CANNOT_START, output, len(output), False, False, 0.0))
         with contextlib.suppress(SandboxError):
             said = f"{said} (exit code {self._engine.exit_code(exec_id)})"
