@@ -14,21 +14,26 @@ import platform
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import docker
-from _measure import COMMAND, EXPECTED, load, median_ms, rows
+from _measure import COMMAND, EXPECTED, Latency, load, rows, seconds_of
 
 HERE = Path(__file__).parent
-OURS = "swe-exec-server"
+OURS, CLI, SDK = "swe-exec-server", "docker exec", "Docker SDK"
+WARM = f"{OURS}, warm pool"
+PEERS = {"swe-rex": ("swe-rex", "aiohttp"), "mini-swe-agent": ("mini-swe-agent",)}
+"""What to install; swe-rex's client imports aiohttp without asking for it."""
 LABEL = "swe-bench-exec"
 
 
@@ -95,19 +100,39 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError(f"{OURS} does not listen on port {port}")
 
 
-def measure_ours(image: str, seconds: float, cycles: int, levels: list[int]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: `connect()` gives one thread's call, `cycle` creates, runs one command and destroys."""
+
+    name: str
+    connect: Callable[[], Callable[[], object]]
+    cycle: Callable[[], object]
+
+
+def measure(subjects: list[Subject], seconds: float, cycles: int, levels: list[int]) -> dict[str, dict[str, Any]]:
+    """Each subject in turn at each level and for each cycle, so that a busy moment of the machine hits them all."""
+    latencies: dict[str, list[Latency]] = {subject.name: [] for subject in subjects}
+    taken: dict[str, list[float]] = {subject.name: [] for subject in subjects}
+    for level in levels:
+        for subject in subjects:
+            latencies[subject.name].append(load(subject.connect, level, seconds))
+    for _ in range(cycles):
+        for subject in subjects:
+            taken[subject.name].append(seconds_of(subject.cycle) * 1e3)
+    return {name: {"exec": rows(latencies[name]), "cycle_ms": statistics.median(taken[name])} for name in latencies}
+
+
+@contextmanager
+def ours(image: str) -> Iterator[Subject]:
     with our_server() as (port, _):
         client = Client(port)
         container = client.create(image)
 
-        def connect() -> Callable[[], None]:
+        def connect() -> Callable[[], object]:
             own = Client(port)
             return lambda: own.exec(container)
 
-        latencies = [load(connect, level, seconds) for level in levels]
-        client.destroy(container)
-        cycle = median_ms(lambda: client.cycle(image), cycles)
-    return {"exec": rows(latencies), "cycle_ms": cycle}
+        yield Subject(OURS, connect, lambda: client.cycle(image))
 
 
 def measure_warm(image: str, cycles: int) -> dict[str, Any] | None:
@@ -121,14 +146,13 @@ def measure_warm(image: str, cycles: int) -> dict[str, Any] | None:
         client = Client(port)
         time.sleep(5)
         for _ in range(cycles):
-            begun = time.perf_counter()
-            client.cycle(image)
-            taken.append((time.perf_counter() - begun) * 1e3)
+            taken.append(seconds_of(lambda: client.cycle(image)) * 1e3)
             time.sleep(1.5)
-    return {"exec": [], "cycle_ms": sorted(taken)[len(taken) // 2]}
+    return {"exec": [], "cycle_ms": statistics.median(taken)}
 
 
-def measure_cli(image: str, seconds: float, cycles: int, levels: list[int]) -> dict[str, Any]:
+@contextmanager
+def docker_exec(image: str) -> Iterator[Subject]:
     def run(*words: str) -> str:
         return subprocess.run(["docker", *words], capture_output=True, text=True, check=True).stdout
 
@@ -146,13 +170,13 @@ def measure_cli(image: str, seconds: float, cycles: int, levels: list[int]) -> d
 
     container = start()
     try:
-        latencies = [load(lambda: lambda: call(container), level, seconds) for level in levels]
+        yield Subject(CLI, lambda: lambda: call(container), cycle)
     finally:
         run("rm", "-f", container)
-    return {"exec": rows(latencies), "cycle_ms": median_ms(cycle, cycles)}
 
 
-def measure_sdk(image: str, seconds: float, cycles: int, levels: list[int]) -> dict[str, Any]:
+@contextmanager
+def docker_sdk(image: str) -> Iterator[Subject]:
     client = docker.from_env(max_pool_size=32)
 
     def start() -> Any:
@@ -169,12 +193,10 @@ def measure_sdk(image: str, seconds: float, cycles: int, levels: list[int]) -> d
 
     container = start()
     try:
-        latencies = [load(lambda: lambda: call(container), level, seconds) for level in levels]
+        yield Subject(SDK, lambda: lambda: call(container), cycle)
     finally:
         container.remove(force=True)
-    cycle_ms = median_ms(cycle, cycles)
-    client.close()
-    return {"exec": rows(latencies), "cycle_ms": cycle_ms}
+        client.close()
 
 
 def measure_peer(
@@ -187,14 +209,14 @@ def measure_peer(
     environment = scratch / peer
     _quiet(uv, "venv", "-q", str(environment))
     python = environment / "bin" / "python"
-    _quiet(uv, "pip", "install", "-q", "--python", str(python), peer)
+    _quiet(uv, "pip", "install", "-q", "--python", str(python), *PEERS[peer])
     words = [peer, image, str(seconds), str(cycles), *map(str, levels)]
     if peer == "swe-rex":
         inside = _quiet(
             "docker", "run", "--rm", image, "python3", "-c", "import platform; print(platform.python_version())"
         )
         site = scratch / "site"
-        _quiet(uv, "pip", "install", "-q", "--target", str(site), "--python-version", inside.strip(), peer)
+        _quiet(uv, "pip", "install", "-q", "--target", str(site), "--python-version", inside.strip(), *PEERS[peer])
         words += ["--", str(site)]
     return json.loads(_quiet(str(python), str(HERE / "_peers.py"), *words).splitlines()[-1])  # type: ignore[no-any-return]
 
@@ -203,7 +225,8 @@ def _quiet(*command: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH"}}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", check=False)
     if done.returncode:
-        raise RuntimeError((done.stderr or done.stdout).strip().splitlines()[-1:] or f"{command[0]} failed")
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise RuntimeError(said[-1] if said else f"{command[0]} failed")
     return done.stdout
 
 
@@ -243,22 +266,22 @@ def table(results: dict[str, dict[str, Any]], levels: list[int]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def goals(results: dict[str, dict[str, Any]], warm: str) -> list[tuple[str, float, str, bool]]:
+def goals(results: dict[str, dict[str, Any]]) -> list[tuple[str, float, str, bool]]:
     """What was promised: (name, value, goal, met); only of what was measured."""
-    ours, cli, sdk = (results[name] for name in (OURS, "docker exec", "Docker SDK"))
-    ratio = ours["exec"][0]["p50"] / cli["exec"][0]["p50"]
-    rate = ours["exec"][-1]["rate"] / cli["exec"][-1]["rate"]
-    cold = ours["cycle_ms"] / sdk["cycle_ms"]
+    mine, cli, sdk = (results[name] for name in (OURS, CLI, SDK))
+    ratio = mine["exec"][0]["p50"] / cli["exec"][0]["p50"]
+    rate = mine["exec"][-1]["rate"] / cli["exec"][-1]["rate"]
+    cold = mine["cycle_ms"] / sdk["cycle_ms"]
     found = [
         ("exec p50 / docker exec's", ratio, "<= 0.1", ratio <= 0.1),
         ("calls/s at the most concurrency / docker exec's", rate, ">= 10", rate >= 10),
         ("create+exec+destroy cold / Docker SDK's", cold, "<= 0.9", cold <= 0.9),
     ]
-    if warm in results:
-        value = results[warm]["cycle_ms"] / sdk["cycle_ms"]
+    if WARM in results:
+        value = results[WARM]["cycle_ms"] / sdk["cycle_ms"]
         found.append(("create+exec+destroy warm / Docker SDK's", value, "<= 0.125", value <= 0.125))
     if "swe-rex" in results:
-        value = ours["exec"][-1]["rate"] / results["swe-rex"]["exec"][-1]["rate"]
+        value = mine["exec"][-1]["rate"] / results["swe-rex"]["exec"][-1]["rate"]
         found.append(("calls/s at the most concurrency / swe-rex's", value, "> 1", value > 1))
     return found
 
@@ -276,38 +299,34 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="write everything as JSON")
     options = parser.parse_args()
     image, levels = options.image, options.concurrency
-    measured = (image, options.seconds, options.cycles, levels)
-    warm_name = f"{OURS}, warm pool"
-    results = {OURS: measure_ours(*measured)}
+    measured = (options.seconds, options.cycles, levels)
+    with ours(image) as one, docker_exec(image) as other, docker_sdk(image) as third:
+        results = measure([one, other, third], *measured)
     if (warm := measure_warm(image, options.cycles)) is not None:
-        results[warm_name] = warm
-    results["docker exec"] = measure_cli(*measured)
-    results["Docker SDK"] = measure_sdk(*measured)
+        results[WARM] = warm
     with tempfile.TemporaryDirectory(prefix="swe-bench-") as scratch:
-        for peer in () if options.no_peers else ("swe-rex", "mini-swe-agent"):
+        for peer in () if options.no_peers else PEERS:
             try:
-                results[peer] = measure_peer(peer, *measured, Path(scratch))
+                results[peer] = measure_peer(peer, image, *measured, Path(scratch))
             except (RuntimeError, OSError) as error:
                 print(f"{peer}: left out: {error}")
     print(table(results, levels) + "\n")
-    found = goals(results, warm_name)
+    found = goals(results)
     for name, value, goal, met in found:
         print(f"{name}: {value:.3g} ({goal}: {'met' if met else 'NOT met'})")
     soaked = soak(image, options.soak_minutes) if options.soak_minutes else None
     if soaked:
         memory = soaked["memory_mib"]
-        print(
-            f"soak: {soaked['calls']} calls, memory {memory[0]:.0f} MiB first, {memory[-1]:.0f} last, {max(memory):.0f} most"
-        )
+        ends = f"{memory[0]:.0f} MiB first, {memory[-1]:.0f} last, {max(memory):.0f} most"
+        print(f"soak: {soaked['calls']} calls, resident memory {ends}")
     if options.output:
         options.output.write_text(json.dumps(_record(results, found, soaked), indent=1) + "\n")
     return 0 if all(met for *_, met in found) else 1
 
 
 def _record(results: dict[str, Any], found: list[tuple[str, float, str, bool]], soaked: Any) -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
-    )
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
     return {
         "schema": 1,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

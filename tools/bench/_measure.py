@@ -1,5 +1,6 @@
 """Times calls from many threads. Standard library only: the peers' environment runs it too."""
 
+import contextlib
 import statistics
 import threading
 import time
@@ -52,10 +53,8 @@ def load(make_call: Callable[[], Callable[[], object]], concurrency: int, second
     threads = [threading.Thread(target=work) for _ in range(concurrency)]
     for thread in threads:
         thread.start()
-    try:
+    with contextlib.suppress(threading.BrokenBarrierError):
         start.wait()
-    except threading.BrokenBarrierError:
-        pass
     begun = time.perf_counter()
     for thread in threads:
         thread.join()
@@ -71,14 +70,11 @@ def summarise(times: list[float], concurrency: int, elapsed: float) -> Latency:
     return Latency(concurrency, len(ordered), statistics.median(ordered) * 1e3, p95 * 1e3, len(ordered) / elapsed)
 
 
-def median_ms(call: Callable[[], object], times: int) -> float:
-    """Median of `times` calls, one after the other, in milliseconds."""
-    taken = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begun)
-    return statistics.median(taken) * 1e3
+def seconds_of(call: Callable[[], object]) -> float:
+    """How long one call takes."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
 
 
 def rows(latencies: list[Latency]) -> list[dict[str, float]]:

@@ -10,6 +10,8 @@ inside it is there at once, as in an image that was prepared for it.
 import asyncio
 import json
 import logging
+import statistics
+import subprocess
 import sys
 import time
 
@@ -34,12 +36,13 @@ def mini_swe_agent(image, seconds, cycles, levels):
         latencies = [_measure.load(lambda: lambda: call(environment), level, seconds) for level in levels]
     finally:
         remove(environment.container_id)
-    return {"exec": _measure.rows(latencies), "cycle_ms": _measure.median_ms(cycle, cycles)}
+    return {
+        "exec": _measure.rows(latencies),
+        "cycle_ms": statistics.median(_measure.seconds_of(cycle) for _ in range(cycles)) * 1e3,
+    }
 
 
 def remove(container):
-    import subprocess
-
     # Its own clean-up runs `docker stop` in the background; removed here at once, which is quicker.
     subprocess.run(["docker", "rm", "-f", container], capture_output=True, check=True)
 
@@ -96,7 +99,7 @@ def swe_rex(image, seconds, cycles, levels, site):
             begun = time.perf_counter()
             await cycle()
             taken.append(time.perf_counter() - begun)
-        return {"exec": _measure.rows(latencies), "cycle_ms": sorted(taken)[len(taken) // 2] * 1e3}
+        return {"exec": _measure.rows(latencies), "cycle_ms": statistics.median(taken) * 1e3}
 
     return asyncio.run(everything())
 

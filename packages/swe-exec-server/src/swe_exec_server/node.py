@@ -248,7 +248,9 @@ class Node:
     def _keyed(
         self, kind: str, request: BaseModel, key: str | None, delivered_to: str | None, work: Callable[[], Answer]
     ) -> Answer:
-        return self._keys.run(f"{kind}:{key}" if key else None, _fingerprint(request), work, delivered_to)
+        if not key:
+            return work()
+        return self._keys.run(f"{kind}:{key}", _fingerprint(request), work, delivered_to)
 
     def _create(self, request: CreateRequest, trusted: bool) -> CreateResponse:
         if self.draining:
