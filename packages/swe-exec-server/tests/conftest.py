@@ -49,11 +49,18 @@ def make_node(docker_base_image: str) -> Iterator[MakeNode]:
         max_containers: int = 2,
         ttl: float = 60.0,
         reap_interval: float = 0.2,
+        sweep_interval: float = 15.0,
         start: bool = True,
     ) -> Node:
         backend = DockerBackend(namespace or f"test-{uuid.uuid4().hex[:12]}")
         limits = Limits(memory=512 * 1024**2, pids=128, cpus=1.0)
-        options = NodeOptions(max_containers=max_containers, ttl=ttl, reap_interval=reap_interval, limits=limits)
+        options = NodeOptions(
+            max_containers=max_containers,
+            limits=limits,
+            ttl=ttl,
+            reap_interval=reap_interval,
+            sweep_interval=sweep_interval,
+        )
         node = Node(backend, options)
         nodes.append(node)
         if start:

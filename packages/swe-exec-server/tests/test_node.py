@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import docker
 import pytest
 from swe_exec_server.node import Node
+from swe_exec_server.sandbox import SandboxSpec
 from swe_exec_server.wire import (
     ContainerRequest,
     CreateRequest,
@@ -107,6 +108,18 @@ def test_a_container_killed_behind_the_node_is_gone_and_its_slot_is_free(
         error = error_of(lambda: node.exec(ExecRequest(container_id=made.container_id, command="echo hi")))
         assert (error.code, error.retryable) == (ErrorCode.CONTAINER_GONE, False)
     assert node.create(CreateRequest(image=docker_base_image, timeout=5)).container_id
+
+
+def test_a_container_that_no_lease_knows_is_removed(make_node: MakeNode, docker_base_image: str) -> None:
+    node = make_node(sweep_interval=0.5)
+    kept = node.create(CreateRequest(image=docker_base_image))
+    # As after an engine that was down when a container was to be removed.
+    lost = node.backend.create(SandboxSpec(image=docker_base_image), f"swe-{uuid.uuid4().hex[:12]}", {})
+    deadline = time.monotonic() + 10
+    while lost.id in [container.id for container in node.backend.list()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert node.exec(ExecRequest(container_id=kept.container_id, command="echo kept")).output == "kept\n"
 
 
 def test_destroy_twice_is_fine_and_names_work_like_ids(make_node: MakeNode, docker_base_image: str) -> None:

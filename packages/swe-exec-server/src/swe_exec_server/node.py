@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -67,12 +67,14 @@ class NodeOptions:
         limits: of a container that asks for none, and the most that one may ask for.
         ttl: seconds a lease outlives its last use, where create names none.
         reap_interval: seconds between two looks at the leases.
+        sweep_interval: seconds between two looks for containers that no lease knows.
     """
 
     max_containers: int = 15
     limits: Limits = Limits()
     ttl: float = 600.0
     reap_interval: float = 5.0
+    sweep_interval: float = 15.0
 
 
 def _fingerprint(request: BaseModel) -> str:
@@ -95,6 +97,7 @@ class Node:
         self._leases: dict[str, Lease] = {}
         self._names: dict[str, str] = {}
         self._ended: OrderedDict[str, SandboxError] = OrderedDict()
+        self._making: set[str] = set()
         self._lock = threading.RLock()
         self._drain_deadline: float | None = None
         self._stop = threading.Event()
@@ -120,6 +123,7 @@ class Node:
         if destroy:
             for lease in list(self._leases.values()):
                 self._end(lease, SandboxError(ErrorCode.CONTAINER_GONE, "the server was stopped"))
+            self._sweep()
         self.backend.close()
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -268,9 +272,6 @@ class Node:
         except BaseException:
             self._slots.release()
             raise
-        with self._lock:
-            self._leases[lease.container.id] = lease
-            self._names[lease.container.name] = lease.container.id
         return CreateResponse(container_id=lease.container.id, name=lease.container.name)
 
     def _spec(self, request: CreateRequest, trusted: bool) -> SandboxSpec:
@@ -299,6 +300,18 @@ class Node:
         name = f"swe-{secrets.token_hex(6)}"
         labels = labels_for(spec, request, _fingerprint(request))
         started = time.monotonic()
+        self._making.add(name)
+        try:
+            lease = self._lease_new(spec, request, name, labels)
+            with self._lock:
+                self._leases[lease.container.id] = lease
+                self._names[lease.container.name] = lease.container.id
+        finally:
+            self._making.discard(name)
+        self.metrics.created.observe(time.monotonic() - started)
+        return lease
+
+    def _lease_new(self, spec: SandboxSpec, request: CreateRequest, name: str, labels: Mapping[str, str]) -> Lease:
         container = self.backend.create(spec, name, labels)
         try:
             if spec.scrub_git:
@@ -307,7 +320,6 @@ class Node:
         except BaseException:
             container.destroy()
             raise
-        self.metrics.created.observe(time.monotonic() - started)
         return Lease(container, spec, base, key=request.idempotency_key or "", request_hash=_fingerprint(request))
 
     def _exec(self, request: ExecRequest) -> ExecResponse:
@@ -381,11 +393,16 @@ class Node:
     def _base(self, lease: Lease) -> str | None:
         """The lease's base; of a container found at start its image is asked, since the agent may have committed."""
         if not lease.base_known:
-            fresh = self.backend.create(lease.spec, f"swe-{secrets.token_hex(6)}", {})
+            name = f"swe-{secrets.token_hex(6)}"
+            self._making.add(name)
             try:
-                lease.base, lease.base_known = git_ops.image_base(fresh, lease.spec.cwd), True
+                fresh = self.backend.create(lease.spec, name, {})
+                try:
+                    lease.base, lease.base_known = git_ops.image_base(fresh, lease.spec.cwd), True
+                finally:
+                    fresh.destroy()
             finally:
-                fresh.destroy()
+                self._making.discard(name)
         return lease.base
 
     def _find(self, container_id: str) -> Lease:
@@ -426,16 +443,35 @@ class Node:
                 self._names = {name: identity for name, identity in self._names.items() if identity != gone}
         try:
             lease.container.destroy()
+        except SandboxError as failure:
+            log.warning("container %s could not be removed yet: %s", lease.container.name, failure)
         finally:
             self._slots.release()
 
     def _reap_forever(self) -> None:
+        sweep_at = time.monotonic() + self.options.sweep_interval
         while not self._stop.wait(min(self.options.reap_interval, self.options.ttl / 4)):
             for lease in list(self._leases.values()):
                 try:
                     self._look_after(lease)
                 except SandboxError as error:
                     log.warning("container %s: %s", lease.container.name, error)
+            if time.monotonic() > sweep_at:
+                self._sweep()
+                sweep_at = time.monotonic() + self.options.sweep_interval
+
+    def _sweep(self) -> None:
+        """Remove containers of this namespace that no lease knows: what an engine that was down would not remove."""
+        try:
+            found = self.backend.list()
+            for container in found:
+                with self._lock:
+                    known = container.id in self._leases or container.name in self._making
+                if not known:
+                    log.info("removing %s, which no lease knows", container.name)
+                    container.destroy()
+        except SandboxError as error:
+            log.warning("looking for leftovers: %s", error)
 
     def _look_after(self, lease: Lease) -> None:
         now = time.monotonic()
