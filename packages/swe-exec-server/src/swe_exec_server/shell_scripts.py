@@ -39,7 +39,8 @@ __swe_go() { # cwd, set-up, plain, command; in a subshell of its own
 }
 __swe_left() { # is anything alive below the subreaper but this shell? Sets __swe_state
   __swe_state=once __swe_kids=
-  [ "$__swe_mode" = reaped ] && __swe_state=left && read -r __swe_kids <"/proc/$PPID/task/$PPID/children"
+  [ "$__swe_mode" = reaped ] && read -r __swe_kids <"/proc/$PPID/task/$PPID/children"
+  [ -z "$__swe_kids" ] || __swe_state=left
   for __swe_kid in $__swe_kids; do
     [ "$__swe_kid" != $$ ] || { __swe_state=clean; continue; }
     while read -r __swe_key __swe_value __swe_rest; do
