@@ -99,7 +99,10 @@ async def run_attempt(
         verdict = Verdict.without_tests(VerdictClass.INFRA_ERROR, error=one_line(error))
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end the other attempts
         verdict = Verdict.without_tests(VerdictClass.AGENT_ERROR, error=one_line(f"{type(error).__name__}: {error}"))
-    write_json(attempt.directory / REPORT_FILE, verdict.to_json())
+    try:
+        write_json(attempt.directory / REPORT_FILE, verdict.to_json())
+    except OSError as error:
+        verdict = Verdict.without_tests(VerdictClass.AGENT_ERROR, error=one_line(f"{REPORT_FILE}: {error}"))
     return _row(attempt, trajectory, verdict, time.monotonic() - started)
 
 

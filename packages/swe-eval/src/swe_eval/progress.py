@@ -64,7 +64,7 @@ class Board:
         self._done[row.class_] += 1
         if not self._console.is_terminal:
             count = f"{self._done.total()}/{self._total}"
-            self._console.print(f"{count} {row.instance_id}: {row.class_.value}", highlight=False)
+            self._console.print(Text(f"{count} {row.instance_id}: {row.class_.value}"), soft_wrap=True)
 
     def _draw(self) -> RenderableType:
         ended = self._done.total()
