@@ -108,15 +108,15 @@ def test_token_file_beats_the_variable_and_must_hold_one(tmp_path: Path) -> None
 def test_a_token_that_no_header_carries_is_refused_unshown(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "token"
     file.write_bytes(data)
-    with pytest.raises(UsageError, match="one line of ASCII characters$"):
+    with pytest.raises(UsageError, match=r"one line of ASCII characters$"):
         read_token(None, file)
-    with pytest.raises(UsageError, match="^the token: a token is one line of ASCII characters$"):
+    with pytest.raises(UsageError, match=r"^the token: a token is one line of ASCII characters$"):
         read_token(SecretStr("s\u00e9cret"), None)
 
 
 def test_an_env_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "e.env").write_bytes(b"STEP_LIMIT=\xff\n")
-    with pytest.raises(UsageError, match="--env-file .* cannot be read"):
+    with pytest.raises(UsageError, match=r"--env-file .* cannot be read"):
         load("--env-file", str(tmp_path / "e.env"))
 
 

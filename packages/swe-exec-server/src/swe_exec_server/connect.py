@@ -36,9 +36,7 @@ async def open_provider(urls: Sequence[str], token: str, embedded: EmbeddedOptio
 
 def _is_url(text: str) -> bool:
     try:
-        parts = urlsplit(text)
-        return (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        )  # port: raises beyond 65535
+        parts = urlsplit(text)  # its port raises for a number beyond 65535
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
