@@ -187,6 +187,34 @@ def test_a_row_that_cannot_run_does_not_stop_the_others(tmp_path: Path, capsys: 
     assert "no-such-image:1" in capsys.readouterr().out
 
 
+def replay(tmp_path: Path, *commands: str) -> list[str]:
+    """Arguments that play `commands` on one bundled task, then hand in."""
+    commands = (*commands, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+    turns = [f"```bash\n{command}\n```" for command in commands]
+    (tmp_path / "turns.json").write_text(json.dumps({"pantryworks__larder-77": turns}))
+    return ["--model", f"replay:{tmp_path / 'turns.json'}", "--instance-ids", "pantryworks__larder-77"]
+
+
+@pytest.mark.docker
+def test_a_patch_that_kills_its_tests_is_judged(tmp_path: Path, docker_base_image: str) -> None:
+    more = replay(tmp_path, "echo 'import os; os.kill(-1, 9)' >> larder/__init__.py")
+    more += ["--backend", "docker", "--sample-base", docker_base_image, "--infra-retries", "1"]
+    assert evaluate(tmp_path / "run", *more) == 0
+    (row,) = read_results(tmp_path / "run")
+    assert (row.class_, row.flags) == (VerdictClass.UNRESOLVED, ("container_ended",))
+
+
+def test_a_stand_in_for_the_test_runner_is_never_strictly_resolved(tmp_path: Path) -> None:
+    listed = next(row for row in sample_rows() if row["instance_id"] == "pantryworks__larder-77")
+    names = listed["FAIL_TO_PASS"] + listed["PASS_TO_PASS"]
+    lines = "".join(f"{name.rpartition('.')[2]} ({name}) ... ok\n" for name in names)
+    stand_in = f"mkdir unittest; touch unittest/__init__.py\ncat > unittest/__main__.py <<'E'\nprint({lines!r})\nE"
+    more = [*replay(tmp_path, stand_in), "--backend", "local", "--unsafe-local"]
+    assert evaluate(tmp_path / "run", *more) == 0
+    (row,) = read_results(tmp_path / "run")
+    assert (row.resolved, row.resolved_strict, row.flags) == (True, False, ("test_setup_changed",))
+
+
 class Recorded(BaseHTTPRequestHandler):
     """An OpenAI-compatible server that answers with recorded turns."""
 
