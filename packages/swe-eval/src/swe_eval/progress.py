@@ -16,6 +16,7 @@ from swe_eval.results import AttemptResult
 from swe_eval.verdicts import VerdictClass
 
 SHOWN_ATTEMPTS = 16
+BAR_WIDTH = 60
 COLOURS: Mapping[VerdictClass, str] = {
     VerdictClass.RESOLVED: "green",
     VerdictClass.INFRA_ERROR: "magenta",
@@ -79,7 +80,9 @@ class Board:
             table.add_row(instance_id, where, f"{time.monotonic() - since:.0f} s")
         if len(self._running) > SHOWN_ATTEMPTS:
             table.add_row(f"and {len(self._running) - SHOWN_ATTEMPTS} more")
-        return Group(head, ProgressBar(total=self._total, completed=ended, width=60), table)
+        bar = Table.grid()  # a bar alone ends no line
+        bar.add_row(ProgressBar(total=self._total, completed=ended, width=BAR_WIDTH))
+        return Group(head, bar, table)
 
 
 def results_table(rows: Sequence[AttemptResult]) -> Table:
