@@ -81,7 +81,14 @@ def containers_of(directory: Path) -> list[str]:
 
 
 def start(directory: Path, *more: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-c", "from swe_eval.cli import main; main()", "--output-dir", str(directory), *more]
+    command = [
+        sys.executable,
+        "-c",
+        "from swe_eval.__main__ import main; main()",
+        "--output-dir",
+        str(directory),
+        *more,
+    ]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -130,6 +137,40 @@ def test_ctrl_c_leaves_no_container_and_no_lost_result(tmp_path: Path, backend: 
         assert not (directory / "sandboxes").exists()
 
 
+def test_sigterm_ends_like_ctrl_c(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    process = start(directory, "--backend", "local", "--max-concurrent", "2", "--model", "replay:mixed")
+    wait_for_rows(directory, 1)
+    process.terminate()
+    assert process.wait(60) == 130
+    assert {path.name for path in directory.iterdir() if not path.is_dir()} == {"run.json", "results.jsonl"}
+    assert not (directory / "sandboxes").exists()
+
+
+def test_a_full_disk_stops_the_run_with_one_line(tmp_path: Path) -> None:
+    more = ["--backend", "local", "--max-concurrent", "2", "--instance-ids", SOME]
+    assert evaluate(tmp_path / "whole", *more) == 0
+    # No file may grow beyond this: enough for the run's record, too little for its trajectories and all its rows.
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500)); "
+    command = [sys.executable, "-c", limit + "from swe_eval.__main__ import main; main()"]
+    full = subprocess.run(
+        [*command, "--output-dir", str(tmp_path / "run"), *more], capture_output=True, text=True, timeout=120
+    )
+    assert full.returncode == 1
+    assert "cannot be written (File too large)" in full.stdout
+    assert "Traceback" not in full.stdout + full.stderr
+    assert evaluate(tmp_path / "run", *more) == 0
+    assert classes(tmp_path / "run") == classes(tmp_path / "whole")
+
+
+def test_broken_results_are_named(tmp_path: Path) -> None:
+    more = ["--backend", "local", "--instance-ids", "pantryworks__larder-77"]
+    assert evaluate(tmp_path / "run", *more) == 0
+    (tmp_path / "run" / "results.jsonl").write_text('{"instance_id": 1}\n')
+    with pytest.raises(UsageError, match=r"results\.jsonl cannot be read"):
+        evaluate(tmp_path / "run", *more)
+
+
 def test_a_row_that_cannot_run_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = sample_rows()[:4]
     rows[1] = {**rows[1], "image": "no-such-image:1"}
@@ -144,6 +185,34 @@ def test_a_row_that_cannot_run_does_not_stop_the_others(tmp_path: Path, capsys: 
     assert [found[row["instance_id"]].class_.value for row in rows] == ["resolved"] + 3 * ["not_run"]
     assert "no-such-image:1" in found[rows[1]["instance_id"]].error
     assert "no-such-image:1" in capsys.readouterr().out
+
+
+def replay(tmp_path: Path, *commands: str) -> list[str]:
+    """Arguments that play `commands` on one bundled task, then hand in."""
+    commands = (*commands, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+    turns = [f"```bash\n{command}\n```" for command in commands]
+    (tmp_path / "turns.json").write_text(json.dumps({"pantryworks__larder-77": turns}))
+    return ["--model", f"replay:{tmp_path / 'turns.json'}", "--instance-ids", "pantryworks__larder-77"]
+
+
+@pytest.mark.docker
+def test_a_patch_that_kills_its_tests_is_judged(tmp_path: Path, docker_base_image: str) -> None:
+    more = replay(tmp_path, "echo 'import os; os.kill(-1, 9)' >> larder/__init__.py")
+    more += ["--backend", "docker", "--sample-base", docker_base_image, "--infra-retries", "1"]
+    assert evaluate(tmp_path / "run", *more) == 0
+    (row,) = read_results(tmp_path / "run")
+    assert (row.class_, row.flags) == (VerdictClass.UNRESOLVED, ("container_ended",))
+
+
+def test_a_stand_in_for_the_test_runner_is_never_strictly_resolved(tmp_path: Path) -> None:
+    listed = next(row for row in sample_rows() if row["instance_id"] == "pantryworks__larder-77")
+    names = listed["FAIL_TO_PASS"] + listed["PASS_TO_PASS"]
+    lines = "".join(f"{name.rpartition('.')[2]} ({name}) ... ok\n" for name in names)
+    stand_in = f"mkdir unittest; touch unittest/__init__.py\ncat > unittest/__main__.py <<'E'\nprint({lines!r})\nE"
+    more = [*replay(tmp_path, stand_in), "--backend", "local", "--unsafe-local"]
+    assert evaluate(tmp_path / "run", *more) == 0
+    (row,) = read_results(tmp_path / "run")
+    assert (row.resolved, row.resolved_strict, row.flags) == (True, False, ("test_setup_changed",))
 
 
 class Recorded(BaseHTTPRequestHandler):
@@ -207,6 +276,8 @@ REFUSALS = [
     (["--model", "replay:nothing"], "replay:nothing"),
     (["--exec-server-urls", "http://127.0.0.1:9"], "http://127.0.0.1:9"),
     (["--exec-server-urls", "127.0.0.1:9"], "http://host:port"),
+    (["--exec-server-urls", "http://127.0.0.1:99999"], "http://host:port"),
+    (["--exec-server-urls", "http://"], "http://host:port"),
     (["--instance-ids", "a__b-1"], "a__b-1"),
     (["--max-concurrent", "0"], "--max-concurrent"),
     (["--prompt", "/nowhere.toml"], "/nowhere.toml"),

@@ -142,6 +142,8 @@ def test_duplicates_name_both_places(tmp_path: Path) -> None:
         ("r.jsonl.gz", b"not gzip", "cannot be read"),
         ("r.jsonl", b"\n\n", "no rows in"),
         ("r.json", b"[1", "no JSON"),
+        ("deep.json", b"[" * 100_000, "no JSON"),
+        ("deep.jsonl", b"[" * 100_000, ":1: no JSON"),
         ("r.json", b'"text"', "a row must be a JSON object"),
     ],
 )

@@ -14,6 +14,7 @@ from swe_eval.instances import FAIL_ONLY, Instance
 from swe_eval.markers import END, START, begin_line, end_line
 from swe_eval.parsers import parser_named
 from swe_eval.shapes import RowError, instance_from_row
+from swe_eval.surroundings import touched_surroundings
 from swe_eval.verdicts import Verdict, VerdictClass
 from swe_exec_server.common.errors import UsageError
 
@@ -322,3 +323,36 @@ def test_grade_log_of_files(tmp_path: Path) -> None:
     row.write_text("{")
     with pytest.raises(UsageError, match="not one JSON object"):
         grade_saved_log(row, log, parser="pytest")
+
+
+def a_change(path: str, kind: str) -> bytes:
+    git = f"diff --git a/{path} b/{path}\n"
+    if kind == "new":
+        return f"{git}new file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n".encode()
+    if kind == "link":
+        return a_change(path, "new").replace(b"100644", b"120000") + b"\\ No newline at end of file\n"
+    return f"{git}--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-x\n+y\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "counts"),
+    [
+        ("new", "conftest.py", True),
+        ("new", "sub/sitecustomize.py", True),
+        ("new", "hook.pth", True),
+        ("changed", "tests/clock.py", True),
+        ("changed", "tests/test_other.py", True),
+        ("changed", "pkg/test_inline.py", True),
+        ("new", "tests/__init__.py", True),
+        ("new", "unittest/__main__.py", True),
+        ("new", "pytest.py", True),
+        ("link", "tests", True),
+        ("new", "tests/test_mine.py", False),
+        ("new", "test_reproduction.py", False),
+        ("changed", "src/_pytest/python.py", False),
+        ("new", "pkg/unittest.py", False),
+        ("changed", "pkg/latest.py", False),
+    ],
+)
+def test_the_surroundings_of_the_tests(kind: str, path: str, counts: bool) -> None:
+    assert touched_surroundings(a_change(path, kind)) == ((path,) if counts else ())

@@ -88,6 +88,36 @@ def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
         pass
 
 
+def test_a_refused_start_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="refused"), locked(tmp_path / "runs" / "run"):
+        raise UsageError("refused")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_leaves_no_file_behind(tmp_path: Path) -> None:
+    with locked(tmp_path / "run"):
+        assert not claim(tmp_path / "run", {"a": 1}, fresh=False)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+
+
+def test_fresh_keeps_the_lock(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    claim(directory, {"a": 1}, fresh=False)
+    with locked(directory):
+        claim(directory, {"a": 2}, fresh=True)
+        with pytest.raises(UsageError, match="another process"), locked(directory):
+            pass
+
+
+@pytest.mark.parametrize("place", ["file", "file/run", "/proc/run", "."])
+def test_a_directory_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError) as caught, locked(Path(place)):
+        claim(Path(place), {}, fresh=False)
+    assert "cannot be written" in str(caught.value) or "not empty" in str(caught.value)
+
+
 def test_the_default_directory_follows_the_settings() -> None:
     one = default_directory("sample", {"a": 1, "b": 2})
     assert one == default_directory("sample", {"b": 2, "a": 1})

@@ -1,6 +1,7 @@
 """Settings precedence, errors as one line, files that survive a kill."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Literal
 
@@ -101,6 +102,37 @@ def test_token_file_beats_the_variable_and_must_hold_one(tmp_path: Path) -> None
     file.write_text("\n")
     with pytest.raises(UsageError, match="empty"):
         read_token(None, file)
+
+
+@pytest.mark.parametrize("data", [b"\xff", "s\u00e9cret".encode(), b"two\nlines", b"a\0b"])
+def test_a_token_that_no_header_carries_is_refused_unshown(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(data)
+    with pytest.raises(UsageError, match=r"one line of ASCII characters$"):
+        read_token(None, file)
+    with pytest.raises(UsageError, match=r"^the token: a token is one line of ASCII characters$"):
+        read_token(SecretStr("s\u00e9cret"), None)
+
+
+def test_an_env_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "e.env").write_bytes(b"STEP_LIMIT=\xff\n")
+    with pytest.raises(UsageError, match=r"--env-file .* cannot be read"):
+        load("--env-file", str(tmp_path / "e.env"))
+
+
+def test_a_line_that_cannot_be_written_whole_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with JsonlWriter(path) as writer:
+        writer.append({"a": 1})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                writer.append({"a": "x" * 200})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        writer.append({"a": 2})
+    assert list(read_jsonl(path)) == [{"a": 1}, {"a": 2}]
 
 
 def test_a_refusal_is_exit_code_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,6 +195,11 @@ def test_files_and_directories_change_places(bench: Workbench) -> None:
     assert_round_trip(bench, lambda repo: repo.run("rm -r d; echo now a file > d; rm hello.py"), set_up)
 
 
+def test_a_directory_becomes_a_link_to_where_it_went(bench: Workbench) -> None:
+    set_up = "mkdir d; echo 1 > d/a; echo 2 > d/b; git add -A; git -c user.name=a -c user.email=a@b commit -qm d"
+    assert_round_trip(bench, lambda repo: repo.run("mv d e; ln -s e d"), set_up)
+
+
 def test_committed_work_is_work(bench: Workbench) -> None:
     repo = bench.fresh()
     repo.run(f"{HI} && git -c user.name=a -c user.email=a@example.invalid commit -qam wip; echo more >> README.md")

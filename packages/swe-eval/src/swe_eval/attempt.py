@@ -23,7 +23,7 @@ from swe_exec_server.wire import ErrorCode, SandboxError
 from swe_eval.evaluation import evaluate_patch
 from swe_eval.instances import Instance
 from swe_eval.results import AttemptResult, now
-from swe_eval.verdicts import Verdict, VerdictClass
+from swe_eval.verdicts import Flag, Verdict, VerdictClass
 
 T = TypeVar("T")
 REPORT_FILE, LOG_FILE = "report.json", "test_output.txt"
@@ -99,7 +99,10 @@ async def run_attempt(
         verdict = Verdict.without_tests(VerdictClass.INFRA_ERROR, error=one_line(error))
     except Exception as error:  # noqa: BLE001 - a fault of ours must not end the other attempts
         verdict = Verdict.without_tests(VerdictClass.AGENT_ERROR, error=one_line(f"{type(error).__name__}: {error}"))
-    write_json(attempt.directory / REPORT_FILE, verdict.to_json())
+    try:
+        write_json(attempt.directory / REPORT_FILE, verdict.to_json())
+    except OSError as error:
+        verdict = Verdict.without_tests(VerdictClass.AGENT_ERROR, error=one_line(f"{REPORT_FILE}: {error}"))
     return _row(attempt, trajectory, verdict, time.monotonic() - started)
 
 
@@ -165,7 +168,25 @@ async def _grade(
             fresh_sandbox, instance, patch, timeout=instance.test_timeout or options.eval_timeout
         )
 
-    return await _retrying(once, options.infra_retries)
+    tries = options.infra_retries + 1
+    ended: list[SandboxError] = []
+
+    async def counted() -> tuple[Verdict, bytes]:
+        try:
+            return await once()
+        except SandboxError as error:
+            if error.code is ErrorCode.CONTAINER_GONE:
+                ended.append(error)
+            raise
+
+    try:
+        return await _retrying(counted, options.infra_retries)
+    except SandboxError as error:
+        if tries < 2 or len(ended) < tries:
+            raise
+        # One such end may be the node's. Every time, with the same patch, it is the patch: else killing would pay.
+        flags = (Flag.CONTAINER_ENDED.value,)
+        return Verdict.without_tests(VerdictClass.UNRESOLVED, error=one_line(error), flags=flags), b""
 
 
 async def _retrying(work: Callable[[], Awaitable[T]], retries: int) -> T:

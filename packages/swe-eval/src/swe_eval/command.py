@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 from swe_agent.loop import LoopSettings
 from swe_agent.models.factory import ModelSource, parse_model
 from swe_agent.models.replay import Recordings, load_recordings
@@ -21,8 +22,16 @@ from swe_eval.bundled import recorded_turns, recording_names
 from swe_eval.datasets import Dataset, load
 from swe_eval.instances import Instance
 from swe_eval.progress import Board, closing_lines, results_table
-from swe_eval.results import NOT_JUDGED, AttemptResult, read_results, summarize, write_predictions, write_summary
-from swe_eval.run_directory import check, claim, default_directory, locked
+from swe_eval.results import (
+    NOT_JUDGED,
+    AttemptResult,
+    RecordError,
+    read_results,
+    summarize,
+    write_predictions,
+    write_summary,
+)
+from swe_eval.run_directory import RUN_FILE, check, claim, default_directory, locked
 from swe_eval.runner import run_plan
 from swe_eval.sandboxes import is_sample, make_plan, more, open_sandboxes
 from swe_eval.settings import EvalSettings
@@ -41,13 +50,30 @@ def evaluate(settings: EvalSettings, console: Console) -> int:
     with locked(directory):
         if not settings.fresh:
             check(directory, identity)
-        rows = asyncio.run(_run(settings, instances, source, directory, identity, console))
-    write_summary(directory, summarize(rows, model=settings.model_name, data=settings.data, args=settings.public()))
-    write_predictions(directory, rows, settings.model_name)
+        try:
+            rows = asyncio.run(_run(settings, instances, source, directory, identity, console))
+            _write_outcome(settings, rows, directory)
+        except RecordError as error:
+            why = f"stopped: {directory} cannot be written ({error}); make room, then the same command goes on"
+            console.print(Text(why, "red"), soft_wrap=True)
+            return EXIT_INCOMPLETE
+        except KeyboardInterrupt:
+            if (directory / RUN_FILE).exists():
+                console.print(Text(f"interrupted; the same command goes on with {directory}"), soft_wrap=True)
+            raise
     console.print(results_table(rows))
     for line in closing_lines(rows, str(directory)):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     return EXIT_INCOMPLETE if any(row.class_ in NOT_JUDGED for row in rows) else EXIT_DONE
+
+
+def _write_outcome(settings: EvalSettings, rows: list[AttemptResult], directory: Path) -> None:
+    summary = summarize(rows, model=settings.model_name, data=settings.data, args=settings.public())
+    try:
+        write_summary(directory, summary)
+        write_predictions(directory, rows, settings.model_name)
+    except OSError as error:
+        raise RecordError(error.strerror) from error
 
 
 def select(dataset: Dataset, settings: EvalSettings) -> list[Instance]:
@@ -84,7 +110,7 @@ def find_recordings(name: str) -> Recordings:
     """Recordings by bundled name, else by path."""
     if name in recording_names():
         return recorded_turns(name)
-    if not Path(name).exists():
+    if not name or not Path(name).exists():
         raise UsageError(f"--model replay:{name}: neither a file nor one of {', '.join(recording_names())}")
     return load_recordings(Path(name))
 
@@ -100,7 +126,7 @@ async def _run(
     prompts = load_prompts(settings.prompt)
 
     def say(line: str) -> None:
-        console.print(line, style="bright_black", highlight=False)
+        console.print(Text(line, "bright_black"), soft_wrap=True)
 
     try:
         await source.check()

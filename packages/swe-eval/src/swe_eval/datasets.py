@@ -172,7 +172,7 @@ def _jsonl_rows(path: Path, data: bytes) -> Iterator[_Row]:
             continue
         try:
             yield _Row(f"{path}:{number}", json.loads(text))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield _Row(f"{path}:{number}", problem=f"no JSON ({error})")
 
 
@@ -181,7 +181,7 @@ def _json_rows(path: Path, data: bytes) -> Iterator[_Row]:
     text = data.removeprefix(_BOM).strip(b"\0 \t\r\n")
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if b"\n" in text and text.startswith(b"{"):
             yield from _jsonl_rows(path, data)
         else:

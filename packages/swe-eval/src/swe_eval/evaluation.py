@@ -13,6 +13,7 @@ from swe_exec_server.wire import ErrorCode, SandboxError
 from swe_eval.evaluation_script import evaluation_script, new_nonce, setup_failure
 from swe_eval.grading import ListedTests, grade_log
 from swe_eval.instances import Instance
+from swe_eval.surroundings import touched_surroundings
 from swe_eval.verdicts import Flag, Verdict, VerdictClass
 
 LIMITS = "limits"
@@ -80,7 +81,11 @@ def _with_patch(verdict: Verdict, prepared: PreparedPatch, apply_by: str) -> Ver
     verdict = replace(verdict, dropped=prepared.dropped, apply_by=apply_by)
     if apply_by == "fuzz":
         verdict = _flagged(verdict, Flag.FUZZ_USED)
-    return _flagged(verdict, Flag.TEST_FILES_DROPPED) if prepared.dropped else verdict
+    if prepared.dropped:
+        verdict = _flagged(verdict, Flag.TEST_FILES_DROPPED)
+    if touched_surroundings(prepared.patch):
+        verdict = replace(_flagged(verdict, Flag.TEST_SETUP_CHANGED), resolved_strict=False)
+    return verdict
 
 
 def _flagged(verdict: Verdict, flag: Flag) -> Verdict:

@@ -47,7 +47,7 @@ def _row(path: Path) -> object:
         rows = json.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
     except OSError as error:
         raise UsageError(f"--row {path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--row {path}: not one JSON object ({error})") from error
     if isinstance(rows, list) and len(rows) == 1:
         return rows[0]

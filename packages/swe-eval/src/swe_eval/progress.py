@@ -17,6 +17,7 @@ from swe_eval.stats import wilson_interval
 from swe_eval.verdicts import VerdictClass
 
 SHOWN_ATTEMPTS = 16
+BAR_WIDTH = 60
 COLOURS: Mapping[VerdictClass, str] = {
     VerdictClass.RESOLVED: "green",
     VerdictClass.INFRA_ERROR: "magenta",
@@ -65,7 +66,7 @@ class Board:
         self._done[row.class_] += 1
         if not self._console.is_terminal:
             count = f"{self._done.total()}/{self._total}"
-            self._console.print(f"{count} {row.instance_id}: {row.class_.value}", highlight=False)
+            self._console.print(Text(f"{count} {row.instance_id}: {row.class_.value}"), soft_wrap=True)
 
     def _draw(self) -> RenderableType:
         ended = self._done.total()
@@ -80,7 +81,9 @@ class Board:
             table.add_row(instance_id, where, f"{time.monotonic() - since:.0f} s")
         if len(self._running) > SHOWN_ATTEMPTS:
             table.add_row(f"and {len(self._running) - SHOWN_ATTEMPTS} more")
-        return Group(head, ProgressBar(total=self._total, completed=ended, width=60), table)
+        bar = Table.grid()  # a bar alone ends no line
+        bar.add_row(ProgressBar(total=self._total, completed=ended, width=BAR_WIDTH))
+        return Group(head, bar, table)
 
 
 def results_table(rows: Sequence[AttemptResult]) -> Table:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from swe_exec_server.common.errors import UsageError
 from swe_exec_server.common.files import read_jsonl, write_atomic, write_json
 
 from swe_eval.stats import wilson_interval
@@ -22,6 +23,10 @@ SCHEMA = 1
 RESULTS, SUMMARY, PREDICTIONS = "results.jsonl", "summary.json", "predictions.jsonl"
 NOT_JUDGED = frozenset({VerdictClass.INFRA_ERROR, VerdictClass.AGENT_ERROR, VerdictClass.NOT_RUN})
 """Classes that say nothing about the model; with any of them the exit code is 1."""
+
+
+class RecordError(Exception):
+    """The records of a run cannot be written; its text says why. The run stops, what is recorded stays."""
 
 
 class AttemptResult(BaseModel):
@@ -76,11 +81,14 @@ def now() -> str:
 
 
 def read_results(directory: Path) -> list[AttemptResult]:
-    """All rows of a run so far, one per attempt: of a repeated one the last counts."""
+    """All rows of a run so far, one per attempt: of a repeated one the last counts. Raises `UsageError`."""
     latest: dict[tuple[str, int], AttemptResult] = {}
-    for row in read_jsonl(directory / RESULTS):
-        result = AttemptResult.from_row(row)
-        latest[result.instance_id, result.attempt] = result
+    try:
+        for row in read_jsonl(directory / RESULTS):
+            result = AttemptResult.from_row(row)
+            latest[result.instance_id, result.attempt] = result
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(f"{directory / RESULTS} cannot be read: {error}; mend it or pass --fresh") from error
     return list(latest.values())
 
 

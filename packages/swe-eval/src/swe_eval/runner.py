@@ -14,7 +14,7 @@ from swe_exec_server.sandbox import SandboxProvider
 
 from swe_eval.attempt import Attempt, AttemptOptions, Watcher, run_attempt
 from swe_eval.instances import Instance
-from swe_eval.results import NOT_JUDGED, RESULTS, AttemptResult, now, read_results
+from swe_eval.results import NOT_JUDGED, RESULTS, AttemptResult, RecordError, now, read_results
 from swe_eval.verdicts import VerdictClass
 
 ModelOf = Callable[[str], Model]
@@ -51,14 +51,19 @@ async def run_plan(
 ) -> list[AttemptResult]:
     """Run what is still to do; the rows of all planned attempts, in the plan's order.
 
-    Cancellation (Ctrl-C) gives every container back before it goes on; rows written so far stay.
+    Cancellation (Ctrl-C) gives every container back before it goes on; rows written so far stay. Raises `RecordError`,
+    after the same, when a row cannot be written.
     """
     done = {row.instance_id: row for row in read_results(directory) if row.class_ not in NOT_JUDGED}
     places = asyncio.Semaphore(max_concurrent)
-    with JsonlWriter(directory / RESULTS) as writer:
+    failures: list[BaseException] = []
+    with _results(directory) as writer:
 
         def record(row: AttemptResult) -> None:
-            writer.append(row.to_row())
+            try:
+                writer.append(row.to_row())
+            except OSError as error:
+                raise RecordError(error.strerror) from error
             done[row.instance_id] = row
             on_result(row)
 
@@ -71,8 +76,20 @@ async def run_plan(
         for instance, reason in plan.blocked:
             record(AttemptResult(instance_id=instance.instance_id, class_=VerdictClass.NOT_RUN, resolved=False,
                                  error=reason, finished_at=now()))  # fmt: skip
-        async with asyncio.TaskGroup() as group:
-            for instance, image in plan.runnable:
-                if instance.instance_id not in done:
-                    group.create_task(one(instance, image), name=instance.instance_id)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for instance, image in plan.runnable:
+                    if instance.instance_id not in done:
+                        group.create_task(one(instance, image), name=instance.instance_id)
+        except* RecordError as errors:
+            failures.extend(errors.exceptions)
+    if failures:
+        raise failures[0]  # several attempts may have met the same full disk
     return [done[instance_id] for instance_id in plan.order]
+
+
+def _results(directory: Path) -> JsonlWriter:
+    try:
+        return JsonlWriter(directory / RESULTS)
+    except OSError as error:
+        raise RecordError(error.strerror) from error

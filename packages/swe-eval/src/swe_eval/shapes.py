@@ -24,6 +24,8 @@ Row = Mapping[str, Any]
 
 IMAGE_COLUMNS = ("image", "image_name", "docker_image")
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
+LONGEST_ID = 200
+"""Characters; with the attempt's number the id is a directory's name, which file systems end at 255 bytes."""
 
 
 class RowError(ValueError):
@@ -77,11 +79,11 @@ def instance_from_row(row: object, where: str = "", *, need_issue: bool = True) 
         version=_scalar(columns.get("version")),
         data_source=shaped.data_source,
         image=next(filter(None, (_optional(columns, name, where) for name in IMAGE_COLUMNS)), None),
-        eval_script=_optional(columns, "eval_script", where),
+        eval_script=_command(columns, "eval_script", where),
         test_cmd=_test_command(columns, where),
         log_parser=_optional(columns, "log_parser", where) or _optional(_install_config(columns), "log_parser", where),
         eval_type=eval_type,
-        cwd=_optional(columns, "cwd", where) or DEFAULT_CWD,
+        cwd=_cwd(columns, where),
         test_timeout=_seconds(columns, "test_timeout", where),
         created_at=_scalar(columns.get("created_at")),
         prompt=shaped.prompt,
@@ -109,7 +111,7 @@ def _object(value: object, name: str, where: str) -> Row | None:
     if isinstance(value, str) and value.strip():
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RowError(where, f"{name} is text but no JSON ({error})") from error
     if value is None or value == "":
         return None
@@ -140,7 +142,9 @@ def _instance_id(columns: Row, where: str) -> str:
     if not isinstance(value, str) or not value:
         raise RowError(where, f"no instance_id (columns: {', '.join(sorted(map(str, columns))) or 'none'})")
     if not _SAFE_ID.fullmatch(value):
-        raise RowError(where, f"instance_id {value!r} is no safe file name: letters, digits and . _ + - only")
+        raise RowError(where, f"instance_id {_start(value)!r} is no safe file name: letters, digits and . _ + - only")
+    if len(value) > LONGEST_ID:
+        raise RowError(where, f"instance_id {_start(value)!r} has {len(value)} characters; {LONGEST_ID} are the most")
     return value
 
 
@@ -161,7 +165,7 @@ def _read_list(text: str, name: str, where: str) -> object:
         return []
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
@@ -174,6 +178,21 @@ def _text(columns: Row, name: str, where: str) -> str:
         return ""
     if not isinstance(value, str):
         raise RowError(where, f"{name} must be text, this is {_kind(value)}")
+    return value
+
+
+def _cwd(columns: Row, where: str) -> str:
+    value = _optional(columns, "cwd", where) or DEFAULT_CWD
+    if not value.startswith("/") or "\0" in value:
+        raise RowError(where, f"cwd must be an absolute path, this is {_start(value)!r}")
+    return value
+
+
+def _command(columns: Row, name: str, where: str) -> str | None:
+    """A text that a shell is to run: it can not hold a NUL."""
+    value = _optional(columns, name, where)
+    if value and "\0" in value:
+        raise RowError(where, f"{name} holds a NUL character, which no shell takes")
     return value
 
 
@@ -193,9 +212,11 @@ def _test_command(columns: Row, where: str) -> str | None:
         for name in ("test_cmd", "test_cmds"):
             value = holder.get(name)
             if isinstance(value, list | tuple) and value and all(isinstance(line, str) for line in value):
-                return "\n".join(value)
-            if isinstance(value, str) and value.strip():
-                return value
+                return _command({name: "\n".join(value)}, name, where)
+            if isinstance(value, str):
+                if command := _command(holder, name, where):
+                    return command
+                continue
             if value:
                 raise RowError(where, f"{name} must be text or a list of texts, this is {_kind(value)}")
     return None
@@ -215,6 +236,11 @@ def _scalar(value: object) -> str:
     if value is None:
         return ""
     return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _start(text: str) -> str:
+    """As much of a text as a message has room for."""
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _kind(value: object) -> str:

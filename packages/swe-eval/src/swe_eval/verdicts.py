@@ -1,7 +1,8 @@
 """What an attempt ends in: exactly one class, the evidence, and two answers to "resolved?".
 
 `resolved` follows the official rules on the statuses that our parsers read. `resolved_strict` is true only where
-nothing speaks against it: of several statuses of a test the worst counts, no forged markers, no exit code against it.
+nothing speaks against it: of several statuses of a test the worst counts, no forged markers, no exit code against it,
+no changed surroundings of the tests.
 """
 
 from collections.abc import Mapping
@@ -50,6 +51,10 @@ class Flag(StrEnum):
     """The row lists ids cut at white space; they were matched by their beginning."""
     TEST_FILES_DROPPED = "test_files_dropped"
     """The patch touched official test files; those parts were left out."""
+    TEST_SETUP_CHANGED = "test_setup_changed"
+    """The patch changed what decides how tests run: helpers, conftest.py, other tests, a stand-in for the runner."""
+    CONTAINER_ENDED = "container_ended"
+    """The container ended itself under the tests, every time that they were tried."""
     FUZZ_USED = "fuzz_used"
     """The patch applied only where its context was allowed to differ."""
     LOG_TRUNCATED = "log_truncated"

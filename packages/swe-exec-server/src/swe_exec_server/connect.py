@@ -1,6 +1,7 @@
 """From settings to a place that makes sandboxes: exec servers when some are named, else a node in this process."""
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from swe_exec_server.client import AsyncExecClient
 from swe_exec_server.common.errors import UsageError
@@ -13,7 +14,7 @@ async def open_provider(urls: Sequence[str], token: str, embedded: EmbeddedOptio
     if not urls:
         return open_embedded(embedded)
     for url in urls:
-        if not url.startswith(("http://", "https://")):
+        if not _is_url(url):
             raise UsageError(f"exec server {url!r}: give it as http://host:port")
     client = AsyncExecClient.over_http(urls, token)
     try:
@@ -31,3 +32,11 @@ async def open_provider(urls: Sequence[str], token: str, embedded: EmbeddedOptio
         await client.close()
         raise
     return client
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)  # its port raises for a number beyond 65535
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

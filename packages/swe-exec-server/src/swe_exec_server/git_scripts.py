@@ -151,8 +151,16 @@ mark() { # a directory where the patch may want a file, with more in it than the
     [ "$(entries "$top/$1")" -eq "$(entries "$w/$1")" ] || : >"$w/$1/.swe-not-empty"
   fi
 }
+kept() { # whether the scratch tree has a file under this very name, not one behind a link among its parents
+  [ -L "$w/$1" ] || [ -f "$w/$1" ] || return 1
+  up=$1
+  while case $up in */*) ;; *) false ;; esac; do
+    up=${up%/*}
+    [ ! -L "$w/$up" ] || return 1
+  done
+}
 remove() { # what the patch took away, and directories left empty by it, as git does
-  [ ! -L "$w/$1" ] && [ ! -f "$w/$1" ] || return 0
+  ! kept "$1" || return 0
   [ -L "$top/$1" ] || [ -f "$top/$1" ] || return 0
   rm -f "$top/$1" || fail 80
   parent=$1
@@ -163,7 +171,7 @@ remove() { # what the patch took away, and directories left empty by it, as git 
 }
 mode_of() { if [ -x "$1" ]; then echo x; else echo -; fi; }
 place() {
-  [ -L "$w/$1" ] || [ -f "$w/$1" ] || return 0
+  kept "$1" || return 0
   if [ ! -L "$w/$1" ] && [ ! -L "$top/$1" ] && cmp -s "$w/$1" "$top/$1" 2>/dev/null &&
     [ "$(mode_of "$w/$1")" = "$(mode_of "$top/$1")" ]; then return 0; fi
   case $1 in */*) mkdir -p "$top/${1%/*}" || fail 80 ;; esac

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -54,11 +55,14 @@ def read_jsonl(path: Path) -> Iterator[Any]:
 
 
 class JsonlWriter:
-    """Appends one JSON object a line; each is on disk when `append` returns. For one process at a time."""
+    """Appends one JSON object a line; each is on disk when `append` returns. For one process at a time.
+
+    When a line cannot be written whole (a full disk), nothing of it stays and `append` raises OSError.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a+b")
+        self._file = path.open("a+b", buffering=0)
         self._cut_half_line()
 
     def _cut_half_line(self) -> None:
@@ -76,9 +80,16 @@ class JsonlWriter:
             self._file.truncate(position)
 
     def append(self, value: Any) -> None:
-        self._file.write(json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = memoryview(json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n")
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(end)
+            raise
 
     def close(self) -> None:
         self._file.close()

@@ -189,7 +189,10 @@ def _from_env(cls: type[ToolSettings], environ: Mapping[str, str | None]) -> dic
 def _read_env_file(path: Path) -> Mapping[str, str | None]:
     if not path.is_file():
         raise UsageError(f"--env-file {path}: no such file")
-    return dotenv_values(path, interpolate=False)
+    try:
+        return dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--env-file {path}: cannot be read ({error})") from error
 
 
 def _parse_toml(text: str, source: str) -> dict[str, Any]:
@@ -251,16 +254,23 @@ def _explain(cls: type[ToolSettings], error: ValidationError, given: Mapping[str
 
 
 def read_token(token: SecretStr | None, token_file: Path | None) -> str:
-    """The bearer token of `--token-file`, else of SWE_EXEC_TOKEN; empty when there is none."""
-    if token_file is not None:
-        try:
-            text = token_file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise UsageError(f"--token-file {token_file}: cannot be read ({error.strerror})") from error
-        if not text:
-            raise UsageError(f"--token-file {token_file}: the file is empty")
-        return text
-    return token.get_secret_value() if token else ""
+    """The bearer token of `--token-file`, else of SWE_EXEC_TOKEN; empty when there is none. Raises `UsageError`."""
+    if token_file is None:
+        return _sendable(token.get_secret_value() if token else "", "the token")
+    try:
+        text = token_file.read_bytes().decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise UsageError(f"--token-file {token_file}: cannot be read ({error.strerror})") from error
+    if not text:
+        raise UsageError(f"--token-file {token_file}: the file is empty")
+    return _sendable(text, f"--token-file {token_file}")
+
+
+def _sendable(token: str, source: str) -> str:
+    """`token`, if a header of HTTP can carry it: else it would be cut, or split into two headers."""
+    if token and not (token.isascii() and token.isprintable()):
+        raise UsageError(f"{source}: a token is one line of ASCII characters")
+    return token
 
 
 __all__ = [
