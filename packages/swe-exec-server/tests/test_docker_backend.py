@@ -393,6 +393,13 @@ class TestProcesses:
         finally:
             api.remove_image(f"{tag}:1", force=True)
 
+    @pytest.mark.parametrize("padding", ["", ": " + "x" * 100_000 + "\n"])
+    def test_a_command_that_kills_by_its_own_words_does_not_end_itself(
+        self, fresh: DockerContainer, padding: str
+    ) -> None:
+        command = "sleep 371 >/dev/null 2>&1 & pkill -f 'sleep 371'; echo $?; env | grep -c pkill"
+        assert fresh.exec(ExecSpec(padding + command, "/")).output == b"0\n0\n"
+
     def test_image_of_another_user(
         self, docker_backend: DockerBackend, fresh: DockerContainer, api: docker.APIClient
     ) -> None:

@@ -32,7 +32,9 @@ __swe_take() { # exactly $1 bytes; dd never reads past them, busybox's head does
 }
 __swe_profile() { :; }
 __swe_launch() { exec "$@"; }
-__swe_go() { # cwd, set-up, plain, command; in a subshell of its own
+# Not an argument: a command that looks for its own words among the processes (pkill -f) does not find itself.
+__swe_script='eval "unset SWE_EXEC_COMMAND; $SWE_EXEC_COMMAND"'
+__swe_go() { # cwd, set-up, plain, script; in a subshell of its own
   { [ "$3" = plain ] || __swe_profile; eval "$2"; } 2>/dev/null
   cd -- "$1" 2>/dev/null || { printf 'cannot enter %s: no such directory, or no permission\n' "$1"; exit 126; }
   if [ "$3" = plain ]; then __swe_launch /bin/sh -c "$4" sh; else __swe_launch "$__swe_shell" -c "$4" "$__swe_name"; fi
@@ -61,10 +63,10 @@ __swe_run() { # nonce, cwd, set-up, plain, size of the command and of stdin wher
   if [ "$5$6" != 00 ]; then
     __swe_run_large "$@"
   elif [ -n "$8" ]; then
-    printf %s "$8" 2>/dev/null | ( __swe_go "$2" "$3" "$4" "$7" ) 2>&1
+    printf %s "$8" 2>/dev/null | ( export SWE_EXEC_COMMAND="$7"; __swe_go "$2" "$3" "$4" "$__swe_script" ) 2>&1
     __swe_end "$1" $?
   else
-    ( __swe_go "$2" "$3" "$4" "$7" ) </dev/null 2>&1
+    ( export SWE_EXEC_COMMAND="$7"; __swe_go "$2" "$3" "$4" "$__swe_script" ) </dev/null 2>&1
     __swe_end "$1" $?
   fi
 }
