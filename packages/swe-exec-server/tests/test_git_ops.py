@@ -355,6 +355,29 @@ def test_faults_are_errors_never_empty_patches(bench: Workbench) -> None:
     assert repo.temporary_files() == ""
 
 
+@pytest.mark.parametrize(
+    ("set_up", "cwd"),
+    [
+        ("true", ""),
+        ("git pack-refs --all", ""),
+        ("git checkout -q --detach", ""),
+        ("git checkout -q -b a/b", ""),
+        ("mkdir sub", "/sub"),
+        ("git worktree add -q linked", "/linked"),
+        ("git clone -q --bare . bare", "/bare"),
+    ],
+)
+def test_the_base_is_what_git_calls_head(bench: Workbench, set_up: str, cwd: str) -> None:
+    repo = bench.fresh(set_up)
+    expected = repo.run("git rev-parse HEAD").text.strip()
+    assert git_ops.image_base(repo.container, CWD + cwd) == (expected if cwd != "/bare" else None)
+
+
+@pytest.mark.parametrize("set_up", ["rm -rf .git", "rm -rf .git; git init -q", "rm -rf .git; mkdir .git"])
+def test_there_is_no_base_without_a_commit(bench: Workbench, set_up: str) -> None:
+    assert git_ops.image_base(bench.fresh(set_up).container, CWD) is None
+
+
 def test_without_a_repository_at_lease_time_the_base_is_head_now(bench: Workbench) -> None:
     repo = bench.fresh("rm -rf .git")
     assert repo.base is None

@@ -66,6 +66,24 @@ bytes_only() { # above every .gitattributes: what is in a file is what is in the
 }
 """
 
+# The two usual cases without starting any process, since every create asks: no repository at all, or one right here
+# whose HEAD is a plain file. Whatever looks otherwise is git's to answer.
+_HEAD_QUICK = r"""
+quick() {
+  [ -z "$GIT_CEILING_DIRECTORIES" ] || return
+  cd -P . && up=$PWD || return
+  while [ ! -e "$up/.git" ] && [ ! -e "$up/HEAD" ]; do
+    [ -n "${up%/}" ] || exit 81
+    up=${up%/*}
+  done
+  [ "$up" = "$PWD" ] && [ -d .git/objects ] && [ -d .git/refs ] && command -v git >/dev/null || return
+  read -r id <.git/HEAD && case $id in ref:*) read -r id <".git/${id#ref: }" || return ;; esac
+  case $id in *[!0-9a-f]*) return ;; esac
+  [ ${#id} -ne 40 ] && [ ${#id} -ne 64 ] || { printf '%s\n' "$id"; exit 0; }
+} 2>/dev/null
+quick
+"""
+
 _HEAD = r"""
 find_repository || fail $?
 git rev-parse -q --verify 'HEAD^{commit}' || { rm -rf "$dir"; exit 83; }
@@ -230,7 +248,7 @@ def _script(token: str, body: str) -> str:
 
 def head(token: str) -> str:
     """Print the id of HEAD; NO_REPOSITORY or NO_BASE when there is none."""
-    return _script(token, _HEAD)
+    return _HEAD_QUICK + _script(token, _HEAD)
 
 
 def diff(token: str, base: str, untracked: bool) -> str:
