@@ -1,5 +1,6 @@
 """The HTTP model against a real server on loopback that misbehaves as servers do."""
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -11,10 +12,18 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from swe_agent.loop import LoopSettings, Task, run_agent
 from swe_agent.models import ContextExhausted, Message, ModelLost, ModelResponse
+from swe_agent.models.breaker import breaker_of
+from swe_agent.models.factory import parse_model
 from swe_agent.models.openai_http import HttpSettings, OpenAIModel
 from swe_agent.models.sampling import Sampling
+from swe_agent.models.scripted import bash_turn
+from swe_agent.prompts import MARKER, load_prompts
+from swe_agent.styles import BASH_TOOL
+from swe_agent.trajectory import AgentStatus, Step
 from swe_exec_server.common.errors import UsageError
+from swe_exec_server.sandbox import Sandbox
 
 KEY = "sk-very-secret"
 QUICK = HttpSettings(timeout=5, connect_timeout=2, retry_budget=3, busy_budget=4)
@@ -326,3 +335,119 @@ async def test_check_names_an_unreachable_server() -> None:
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="--api-base"):
         OpenAIModel("qwen", url)
+
+
+async def test_tools_are_offered_and_their_calls_are_read(chat: ChatServer, ask: Ask) -> None:
+    calls = [
+        {"id": "a", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}},
+        {"function": {"name": "bash", "arguments": {"command": "pwd"}}},
+    ]
+    chat.answers = [completion(None, "tool_calls", tool_calls=calls)]
+    response = await ask(tools=[BASH_TOOL])
+    assert chat.requests[0]["tools"] == [BASH_TOOL]
+    assert "parallel_tool_calls" not in chat.requests[0]
+    assert (response.text, response.finish_reason) == ("", "stop")
+    assert [call["id"] for call in response.tool_calls] == ["a", "call_2"]
+    assert json.loads(response.tool_calls[1]["function"]["arguments"]) == {"command": "pwd"}
+
+
+async def test_without_tools_none_are_sent(chat: ChatServer, ask: Ask) -> None:
+    await ask()
+    assert "tools" not in chat.requests[0]
+
+
+async def test_a_run_by_tool_calls_over_http(chat: ChatServer, sandbox: Sandbox) -> None:
+    def turn(call_id: str, arguments: str) -> Answer:
+        call = {"id": call_id, "type": "function", "function": {"name": "bash", "arguments": arguments}}
+        return completion(None, "tool_calls", tool_calls=[call])
+
+    chat.answers = [turn("a", '{"command": "ls'), turn("b", json.dumps({"command": f"echo {MARKER}"}))]
+    source = parse_model("qwen", api_base=chat.url, action_style="tools")
+    settings = LoopSettings(action_style="tools")
+    trajectory = await run_agent(Task("i", "?"), source.open("i"), sandbox, settings, load_prompts(style="tools"))
+    await source.close()
+    assert trajectory.status is AgentStatus.SUBMITTED
+    assistant, answer = chat.requests[1]["messages"][2:]
+    assert json.loads(assistant["tool_calls"][0]["function"]["arguments"]) == {"not_json": '{"command": "ls'}
+    assert (answer["role"], answer["tool_call_id"]) == ("tool", "a")
+    assert "not valid JSON" in answer["content"]
+
+
+async def ask_many(chat: ChatServer, count: int, settings: HttpSettings) -> list[BaseException | ModelResponse]:
+    models = [OpenAIModel("qwen", chat.url, settings=settings) for _ in range(count)]
+    try:
+        return await asyncio.gather(*(model.respond(MESSAGES) for model in models), return_exceptions=True)
+    finally:
+        for model in models:
+            await model.close()
+
+
+async def test_a_server_dead_for_one_is_dead_for_all(chat: ChatServer) -> None:
+    chat.answers = [Answer(503, {"error": "loading"})]
+    patient = HttpSettings(timeout=60, retry_budget=1.0)
+    early = asyncio.create_task(ask_many(chat, 3, patient))
+    await asyncio.sleep(0.7)
+    late = await ask_many(chat, 20, patient)
+    assert all(isinstance(answer, ModelLost) for answer in [*late, *await early])
+    # None of the late ones went on until a budget of its own was used up.
+    assert {"no request got an answer" in str(answer) for answer in late} == {True}
+    assert "HTTP 503: loading" in str(late[0])
+
+
+async def test_a_request_in_flight_ends_with_its_dead_server(chat: ChatServer) -> None:
+    hanging = OpenAIModel("qwen", chat.url, settings=HttpSettings(timeout=60, retry_budget=1.0))
+    chat.answers = [Answer(200, {}, delay=8), Answer(503, {})]
+    flight = asyncio.create_task(hanging.respond(MESSAGES))
+    await asyncio.sleep(0.2)
+    await ask_many(chat, 1, HttpSettings(timeout=60, retry_budget=1.0))
+    with pytest.raises(ModelLost, match="no request got an answer"):
+        await asyncio.wait_for(flight, 1)
+    await hanging.close()
+
+
+async def test_a_dead_server_gets_one_try_a_request_until_it_answers(chat: ChatServer) -> None:
+    model = OpenAIModel("qwen", chat.url, settings=HttpSettings(timeout=60, retry_budget=0.6))
+    chat.answers = [Answer(500, {})]
+    with pytest.raises(ModelLost):
+        await model.respond(MESSAGES)
+    before = len(chat.requests)
+    with pytest.raises(ModelLost, match="HTTP 500"):
+        await model.respond(MESSAGES)
+    assert len(chat.requests) == before + 1
+    chat.answers = [completion("back"), Answer(500, {}), completion("again")]
+    assert (await model.respond(MESSAGES)).text == "back"
+    assert (await model.respond(MESSAGES)).text == "again"
+    await model.close()
+
+
+async def test_answers_to_others_keep_an_endpoint_alive(chat: ChatServer) -> None:
+    settings = HttpSettings(timeout=60, retry_budget=0.6)
+    chat.answers = [Answer(500, {})]
+    unlucky = OpenAIModel("qwen", chat.url, settings=settings)
+    breaker = breaker_of(chat.url, settings.retry_budget)
+    asking = asyncio.create_task(unlucky.respond(MESSAGES))
+    await asyncio.sleep(0.1)
+    breaker.answered()
+    with pytest.raises(ModelLost, match="tries"):
+        await asking
+    assert not breaker.dead
+    await unlucky.close()
+
+
+async def test_a_server_that_dies_midway_ends_the_run_within_a_minute(chat: ChatServer, sandbox: Sandbox) -> None:
+    chat.answers = [completion(bash_turn("sed -i 's/hello /hi /' hello.py")), Answer(hang_up=True)]
+    # The real patience, with the real budgets, against a server that is gone.
+    source = parse_model("qwen", api_base=chat.url)
+
+    def stop(step: Step) -> None:
+        chat.server.shutdown()
+        chat.server.server_close()
+
+    started = time.monotonic()
+    trajectory = await run_agent(
+        Task("i", "?"), source.open("i"), sandbox, LoopSettings(), load_prompts(), on_step=stop
+    )
+    await source.close()
+    assert trajectory.status is AgentStatus.MODEL_LOST
+    assert b"hi " in trajectory.patch
+    assert time.monotonic() - started < 60

@@ -18,8 +18,16 @@ from swe_agent.trajectory import AgentStatus, PatchSource, Step, Trajectory, Tra
 
 SECONDS = st.floats(0, 1e6)
 COUNT = st.none() | st.integers(0, 10**7)
+CALLS = st.fixed_dictionaries(
+    {
+        "id": st.text(),
+        "type": st.just("function"),
+        "function": st.fixed_dictionaries({"name": st.text(), "arguments": st.text()}),
+    }
+)
 STEPS = st.builds(
     Step,
+    tool_calls=st.lists(CALLS, max_size=2).map(tuple),
     index=st.integers(1, 99),
     response=st.text(),
     finish_reason=st.sampled_from(get_args(FinishReason)),
@@ -45,7 +53,11 @@ TRAJECTORIES = st.builds(
     error=st.text(),
     steps=st.lists(STEPS, max_size=4),
     messages=st.lists(
-        st.fixed_dictionaries({"role": st.sampled_from(get_args(Role)), "content": st.text()}), max_size=4
+        st.fixed_dictionaries(
+            {"role": st.sampled_from(get_args(Role)), "content": st.text()},
+            optional={"tool_calls": st.lists(CALLS, max_size=2), "tool_call_id": st.text()},
+        ),
+        max_size=4,
     ),
     patch=st.binary(),
     patch_source=st.sampled_from(get_args(PatchSource)),
@@ -100,7 +112,7 @@ def _edited(directory: Path, **changes: Any) -> None:
         ({"schema": None}, "no schema number"),
         ({"status": "fine"}, "fine"),
         ({"steps": [{"index": 1}]}, "0.response"),
-        ({"messages": [{"role": "tool", "content": ""}]}, "'tool'"),
+        ({"messages": [{"role": "robot", "content": ""}]}, "0.role"),
         ({"patch": {"source": "diff", "bytes": 5, "sha256": "0"}}, "patch.diff"),
         ({"patch": {"source": "guess", "bytes": 0, "sha256": ""}}, "guess"),
     ],

@@ -38,11 +38,13 @@ class FormatError:
 
     Attributes:
         kind: `truncated` when the response was cut by a limit, else `format`.
-        found: bash blocks in the response; never 1 for `format`.
+        found: commands in the response (bash blocks, or tool calls); never 1 for `format`.
+        fault: what is wrong with the one tool call of a response, empty where the number says it all.
     """
 
     kind: ErrorKind
     found: int
+    fault: str = ""
 
 
 def parse_action(text: str, finish_reason: FinishReason = "stop") -> Action | FormatError:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swe_agent.actions import ErrorKind
+from swe_agent.styles import StyleName
 from swe_agent.trajectory import AgentStatus, Step
 
 CHARACTERS_PER_TOKEN = 4
@@ -26,6 +27,7 @@ class LoopSettings:
         snapshot_delay: while the model has been thinking for longer than this, one diff is taken as the last known
             state; None takes none.
         snapshot_timeout: for the diff that is tried for after a failure.
+        action_style: how the model asks for a command; the model must have been made with the same.
     """
 
     step_limit: int = 20
@@ -37,6 +39,7 @@ class LoopSettings:
     max_output_bytes: int = 256 * 1024
     snapshot_delay: float | None = 1.0
     snapshot_timeout: float = 60.0
+    action_style: StyleName = "fenced"
 
 
 class LimitReached(Exception):

@@ -20,12 +20,13 @@ from swe_exec_server.common.errors import one_line
 from swe_exec_server.sandbox import DEFAULT_CWD, DiffResult, ExecResult, Sandbox
 from swe_exec_server.wire import ErrorCode, SandboxError
 
-from swe_agent.actions import FormatError, parse_action
+from swe_agent.actions import FormatError
 from swe_agent.limits import LimitReached, LoopSettings, StepBudget
-from swe_agent.models import ContextExhausted, Model, ModelLost, ModelResponse, ReplayExhausted, Role
+from swe_agent.models import ContextExhausted, Model, ModelLost, ModelResponse, ReplayExhausted
 from swe_agent.observation import render_observation
 from swe_agent.prompts import MARKER, Prompts
 from swe_agent.snapshots import SnapshotTaker
+from swe_agent.styles import style_of
 from swe_agent.trajectory import AgentStatus, Step, Trajectory
 
 __all__ = ["LoopSettings", "Task", "run_agent", "submitted_text"]
@@ -140,6 +141,7 @@ class _Run:
         self._settings = settings
         self._prompts = prompts
         self._directory = directory
+        self._style = style_of(settings.action_style)
         self._on_step = on_step
         self._writing = threading.Lock()
         self._started = time.monotonic()
@@ -187,20 +189,21 @@ class _Run:
     async def _turn(self) -> _End | None:
         steps = self.trajectory.steps
         if steps:
-            self._say("user", steps[-1].observation)
+            self.trajectory.messages += self._style.answer(steps[-1].tool_calls, steps[-1].observation)
         asked = time.monotonic()
         response = await self._ask()
-        self._say("assistant", response.text)
+        self.trajectory.messages.append(self._style.said(response))
         step = Step(
             index=len(steps) + 1,
             response=response.text,
             finish_reason=response.finish_reason,
             reasoning=response.reasoning,
+            tool_calls=response.tool_calls,
             model_s=time.monotonic() - asked,
             prompt_tokens=response.prompt_tokens,
             completion_tokens=response.completion_tokens,
         )
-        action = parse_action(response.text, response.finish_reason)
+        action = self._style.parse(response)
         if isinstance(action, FormatError):
             await self._finish(replace(step, error=action.kind, found=action.found, observation=self._refusal(action)))
             return None
@@ -257,15 +260,12 @@ class _Run:
 
     def _refusal(self, error: FormatError) -> str:
         template = self._prompts.truncated if error.kind == "truncated" else self._prompts.format_error
-        return self._with_turns_left(template(found=error.found, **self._variables))
+        return self._with_turns_left(template(found=error.found, fault=error.fault, **self._variables))
 
     def _with_turns_left(self, text: str) -> str:
         """The message with the number of turns that remain; a message that is never sent carries none."""
         left = self._settings.step_limit - len(self.trajectory.steps) - 1
         return text if left <= 0 else f"{text}\n\n{self._prompts.turns_left(turns_left=left, **self._variables)}"
-
-    def _say(self, role: Role, content: str) -> None:
-        self.trajectory.messages.append({"role": role, "content": content})
 
     async def _finish(self, step: Step) -> None:
         self.trajectory.steps.append(step)

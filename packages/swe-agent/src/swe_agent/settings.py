@@ -11,6 +11,7 @@ from swe_exec_server.sandbox import DEFAULT_CWD
 from swe_agent.limits import LoopSettings
 from swe_agent.models import FinishReason
 from swe_agent.models.sampling import Sampling
+from swe_agent.styles import StyleName
 
 WHERE_ONLY = frozenset({"output_dir", "fresh", "exec_server_urls", "token_file", "api_base"})
 """Settings that change where a run happens and not what it is; the rest is its identity."""
@@ -33,6 +34,8 @@ class SolveSettings(ToolSettings):
     """Key for that server."""
     cwd: str = setting(DEFAULT_CWD, pattern="^/")
     """Directory of the repository in the container."""
+    action_style: StyleName = "fenced"
+    """How the model asks for a command: fenced blocks in its text, or OpenAI tool calls (the server must do them)."""
     step_limit: int = setting(20, ge=1)
     """Turns that the model has."""
     exec_timeout: float = setting(180.0, gt=0, le=86400)
@@ -76,6 +79,7 @@ class SolveSettings(ToolSettings):
             wall_limit=self.wall_limit or None,
             token_limit=self.token_limit or None,
             max_format_errors=self.max_format_errors,
+            action_style=self.action_style,
         )
 
     def sampling(self) -> Sampling:

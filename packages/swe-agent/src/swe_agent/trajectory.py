@@ -19,7 +19,7 @@ from swe_exec_server.common.errors import one_line
 from swe_exec_server.common.files import write_atomic, write_json
 
 from swe_agent.actions import ErrorKind
-from swe_agent.models import FinishReason, Message, Role
+from swe_agent.models import FinishReason, Message, ToolCall
 
 SCHEMA = 1
 TRAJECTORY_FILE = "traj.json"
@@ -60,7 +60,8 @@ class Step:
         reasoning: thoughts that the server returned apart.
         action: the command that was run, None when the response held not exactly one.
         error: why nothing was run.
-        found: bash blocks in a response that was refused.
+        found: commands in a response that was refused.
+        tool_calls: the response's calls, arguments as the model wrote them.
         returncode: of the command; None when nothing was run or it did not end because the sandbox was lost.
         output: what the command printed, decoded; cut in its middle when `truncated`.
         output_bytes: bytes that it printed, before any cut.
@@ -74,6 +75,7 @@ class Step:
     response: str
     finish_reason: FinishReason = "stop"
     reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
     action: str | None = None
     error: ErrorKind | None = None
     found: int | None = None
@@ -162,6 +164,7 @@ class TrajectoryError(ValueError):
 
 
 _STEPS = TypeAdapter(list[Step])
+_MESSAGES = TypeAdapter(list[Message])
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: Mapping[int, Upgrade] = {}
@@ -185,7 +188,7 @@ def load_trajectory(path: Path) -> Trajectory:
             status=AgentStatus(value["status"]),
             error=str(value["error"]),
             steps=_STEPS.validate_python(value["steps"]),
-            messages=[_message(entry) for entry in value["messages"]],
+            messages=_MESSAGES.validate_python(value["messages"]),
             patch=patch,
             patch_source=_patch_source(value["patch"]["source"]),
             base_commit=str(value["base_commit"]),
@@ -226,13 +229,6 @@ def _read_patch(file: Path, described: Mapping[str, Any]) -> bytes:
     if len(patch) != described["bytes"] or hashlib.sha256(patch).hexdigest() != described["sha256"]:
         raise TrajectoryError(f"{file.name} is not the patch that was handed in: its size or checksum differs")
     return patch
-
-
-def _message(value: Any) -> Message:
-    role, content = value["role"], value["content"]
-    if role not in get_args(Role) or not isinstance(content, str):
-        raise TrajectoryError(f"a message with role {role!r} is none of ours")
-    return {"role": role, "content": content}
 
 
 def _patch_source(value: Any) -> PatchSource:

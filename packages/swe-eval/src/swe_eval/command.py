@@ -99,6 +99,7 @@ def open_model(settings: EvalSettings, instances: list[Instance]) -> ModelSource
         api_key=settings.api_key,
         sampling=sampling,
         resolve_replay=find_recordings,
+        action_style=settings.action_style,
     )
     if settings.is_replay:
         for instance in instances:
@@ -123,7 +124,7 @@ async def _run(
     identity: Mapping[str, Any],
     console: Console,
 ) -> list[AttemptResult]:
-    prompts = load_prompts(settings.prompt)
+    prompts = load_prompts(settings.prompt, settings.action_style)
 
     def say(line: str) -> None:
         console.print(Text(line, "bright_black"), soft_wrap=True)
@@ -167,7 +168,10 @@ def _options(settings: EvalSettings, instances: list[Instance], source: ModelSou
     }
     return AttemptOptions(
         loop=LoopSettings(
-            step_limit=settings.step_limit, exec_timeout=settings.exec_timeout, wall_limit=settings.rollout_timeout
+            step_limit=settings.step_limit,
+            exec_timeout=settings.exec_timeout,
+            wall_limit=settings.rollout_timeout,
+            action_style=settings.action_style,
         ),
         prompts=prompts,
         spec=SandboxSpec(

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
+from swe_agent.styles import StyleName
 from swe_exec_server.common.settings import CommaList, ToolSettings, setting
 
 from swe_eval.bundled import recording_names
@@ -61,6 +62,8 @@ class EvalSettings(ToolSettings):
     seed: int | None = None
     """Sampling seed sent to the server."""
 
+    action_style: StyleName = "fenced"
+    """How the model asks for a command: fenced blocks in its text, or OpenAI tool calls (the server must do them)."""
     step_limit: int = setting(20, env=("STEP_LIMIT",), ge=1)
     """Most turns of one attempt."""
     exec_timeout: float = setting(180.0, gt=0)

@@ -1,11 +1,19 @@
 """Reads what an OpenAI-compatible chat endpoint answers. Pure: JSON in, `ModelResponse` or a reason out."""
 
+import json
 import re
 from typing import Any
 
-from swe_agent.models import FinishReason, ModelResponse
+from swe_agent.models import FinishReason, ModelResponse, ToolCall
 
-_FINISH: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length", "max_tokens": "length"}
+_FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "tool_calls": "stop",
+    "function_call": "stop",
+    "length": "length",
+    "max_tokens": "length",
+}
 _TOO_LONG = re.compile(
     r"context[ _]length|context[ _]window|context[ _]size|max(?:imum)?[ _](?:context|model[ _]len)"
     r"|(?:prompt|input|request|messages?)\b.{0,60}\btoo (?:long|large|many tokens)|too many (?:input )?tokens"
@@ -25,6 +33,7 @@ def parse_completion(body: Any, latency: float) -> ModelResponse:
         message = choice["message"]
         text = _text(message.get("content"))
         reasoning = _text(message.get("reasoning_content") or message.get("reasoning")) or None
+        calls = _tool_calls(message.get("tool_calls"))
         finish = _FINISH.get(str(choice.get("finish_reason")), "other")
         usage = body.get("usage") or {}
         counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
@@ -38,7 +47,28 @@ def parse_completion(body: Any, latency: float) -> ModelResponse:
         prompt_tokens=prompt,
         completion_tokens=completion,
         latency=latency,
+        tool_calls=calls,
     )
+
+
+def _tool_calls(value: Any) -> tuple[ToolCall, ...]:
+    """The calls of a message. Each gets an id where the server gave none: its answer must be able to name it."""
+    calls: list[ToolCall] = []
+    for number, entry in enumerate(value or [], 1):
+        function = entry["function"]
+        arguments = function.get("arguments")
+        # Some servers send the object itself, others the text of it.
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        name = str(function.get("name") or "")
+        calls.append(
+            {
+                "id": str(entry.get("id") or f"call_{number}"),
+                "type": "function",
+                "function": {"name": name, "arguments": text},
+            }
+        )
+    return tuple(calls)
 
 
 def _text(content: Any) -> str:

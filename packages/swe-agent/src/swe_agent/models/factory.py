@@ -10,12 +10,13 @@ from typing import Any, Protocol
 from pydantic import SecretStr
 from swe_exec_server.common.errors import UsageError
 
-from swe_agent.models import Message, Model
+from swe_agent.models import Message, Model, ModelResponse
 from swe_agent.models.openai_http import HttpSettings, OpenAIModel
 from swe_agent.models.replay import Recordings, ReplayModel, load_recordings, turns_for
 from swe_agent.models.sampling import Sampling
-from swe_agent.models.scripted import Script, ScriptedModel, bash_turn
+from swe_agent.models.scripted import Script, ScriptedModel, bash_turn, tool_turn
 from swe_agent.prompts import MARKER
+from swe_agent.styles import StyleName, style_of
 
 REPLAY = "replay:"
 SCRIPTED = "scripted:"
@@ -54,18 +55,19 @@ def parse_model(
     sampling: Sampling | None = None,
     http: HttpSettings | None = None,
     resolve_replay: ReplayResolver | None = None,
+    action_style: StyleName = "fenced",
 ) -> ModelSource:
-    """The source that `--model NAME` asks for. Raises `UsageError`."""
+    """The source that `--model NAME` asks for; `action_style` as in the loop's settings. Raises `UsageError`."""
     if name.startswith(REPLAY):
         resolve = resolve_replay or (lambda path: load_recordings(Path(path)))
         return ReplaySource(name, resolve(name.removeprefix(REPLAY)))
     if name.startswith(SCRIPTED):
-        return parse_scripted(name)
+        return parse_scripted(name, action_style)
     if not name.strip():
         raise UsageError("--model is empty; name a model of the server at --api-base, or replay:FILE")
     if not api_base:
         raise UsageError(f"--model {name} is served by an OpenAI-compatible server: give its address with --api-base")
-    return HttpSource(OpenAIModel(name, api_base, api_key, sampling, http))
+    return HttpSource(OpenAIModel(name, api_base, api_key, sampling, http, style_of(action_style).tools))
 
 
 class HttpSource:
@@ -130,22 +132,25 @@ class ScriptedSource:
         return None
 
 
-def _submit_at_once(messages: Sequence[Message]) -> str:
-    return bash_turn(f"echo {MARKER}", "Nothing to do.")
+_SCRIPTED_TURNS: Mapping[str, tuple[str, str]] = {
+    "submit": (f"echo {MARKER}", "Nothing to do."),
+    "idle": ("ls", "Looking around."),
+}
+"""Script name to the command and the thought of every turn."""
 
 
-def _never_submit(messages: Sequence[Message]) -> str:
-    return bash_turn("ls", "Looking around.")
+def _script(command: str, thought: str, style: StyleName) -> Script:
+    def respond(messages: Sequence[Message]) -> str | ModelResponse:
+        return tool_turn(command, thought) if style == "tools" else bash_turn(command, thought)
+
+    return respond
 
 
-SCRIPTS: Mapping[str, Script] = {"submit": _submit_at_once, "idle": _never_submit}
-
-
-def parse_scripted(name: str) -> ScriptedSource:
+def parse_scripted(name: str, action_style: StyleName = "fenced") -> ScriptedSource:
     """`scripted:submit` or `scripted:idle`, each with optional `,latency=LOW-HIGH` (seconds) and `,seed=N`."""
     script, *options = name.removeprefix(SCRIPTED).split(",")
-    usage = f"--model {name}: write scripted:{'|'.join(SCRIPTS)}[,latency=LOW-HIGH][,seed=N]"
-    if script not in SCRIPTS:
+    usage = f"--model {name}: write scripted:{'|'.join(_SCRIPTED_TURNS)}[,latency=LOW-HIGH][,seed=N]"
+    if script not in _SCRIPTED_TURNS:
         raise UsageError(usage)
     latency: tuple[float, float] | None = None
     seed = 0
@@ -163,4 +168,4 @@ def parse_scripted(name: str) -> ScriptedSource:
             raise UsageError(usage) from None
     if latency and not 0 <= latency[0] <= latency[1] < float("inf"):
         raise UsageError(usage)
-    return ScriptedSource(name, SCRIPTS[script], latency, seed)
+    return ScriptedSource(name, _script(*_SCRIPTED_TURNS[script], action_style), latency, seed)

@@ -1,14 +1,15 @@
 """Any OpenAI-compatible chat endpoint over HTTP.
 
 A request is tried again while the failure may pass (transport errors, 408, 409, 425, 429, 5xx, answers that are no
-completion) and the budget lasts; then, or at once for a refusal that will not change, it is `ModelLost`. The key is
-sent and nothing else: it is in no error, no record and no repr.
+completion) and the budget lasts; then, or at once for a refusal that will not change, it is `ModelLost`. All models of
+one endpoint share a circuit breaker: once it gave nobody an answer for as long as the budget, all that wait for it are
+`ModelLost` at once. The key is sent and nothing else: it is in no error, no record and no repr.
 """
 
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,7 @@ from pydantic import SecretStr
 from swe_exec_server.common.errors import UsageError, one_line
 
 from swe_agent.models import ContextExhausted, Message, ModelLost, ModelResponse
+from swe_agent.models.breaker import Breaker, breaker_of
 from swe_agent.models.completion import CompletionError, error_text, parse_completion, says_context_exceeded
 from swe_agent.models.retry import backoff_seconds, is_transient, retry_after_seconds
 from swe_agent.models.sampling import Sampling
@@ -39,7 +41,8 @@ class HttpSettings:
     Attributes:
         timeout: longest wait for one whole answer.
         connect_timeout: longest wait for a connection.
-        retry_budget: how long after the request began another try may start.
+        retry_budget: how long after the request began another try may start; also how long an endpoint may answer
+            nobody before it counts as dead.
         busy_budget: the same for a server that answers 429: it lives and says that it is busy.
     """
 
@@ -68,6 +71,7 @@ class OpenAIModel:
         api_key: SecretStr | None = None,
         sampling: Sampling | None = None,
         settings: HttpSettings | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._name = name
         self._served_name = name.removeprefix(PREFIX)
@@ -75,6 +79,8 @@ class OpenAIModel:
         self._api_key = api_key if api_key and api_key.get_secret_value() else None
         self._sampling = sampling or Sampling()
         self._settings = settings or HttpSettings()
+        self._tools = list(tools)
+        self._breaker: Breaker | None = None  # holds what the breaker knows between requests
         self._random = random.Random()  # jitter only: two clients must not agree
         headers = {"Authorization": f"Bearer {self._api_key.get_secret_value()}"} if self._api_key else {}
         try:
@@ -101,12 +107,24 @@ class OpenAIModel:
 
     async def respond(self, messages: Sequence[Message]) -> ModelResponse:
         body = {"model": self._served_name, "messages": list(messages), "stream": False, **self._sampling.body()}
+        if self._tools:
+            body["tools"] = self._tools
+        breaker = self._breaker = breaker_of(self._api_base, self._settings.retry_budget)
+        async with breaker.watch():
+            return await self._persist(body, breaker)
+
+    async def _persist(self, body: dict[str, Any], breaker: Breaker) -> ModelResponse:
+        """Try until there is an answer or no use in trying."""
         started = time.monotonic()
         attempt = 0
         while True:
             try:
-                return await self._try(body)
+                response = await self._try(body)
             except _TryError as failure:
+                if failure.busy:
+                    breaker.answered()
+                else:
+                    breaker.failed(str(failure))
                 budget = self._settings.busy_budget if failure.busy else self._settings.retry_budget
                 delay = backoff_seconds(attempt, self._random)
                 # The server's wish is a minimum; jitter on top keeps waiting clients from coming back all at once.
@@ -114,11 +132,19 @@ class OpenAIModel:
                 attempt += 1
                 elapsed = time.monotonic() - started
                 if elapsed + delay > budget:
+                    if not failure.busy:
+                        breaker.gave_up(started)
                     tries = "1 try" if attempt == 1 else f"{attempt} tries"
                     raise ModelLost(
                         f"model server {self._api_base}: {failure} ({tries} in {elapsed:.1f} s); check that it runs"
                     ) from None
                 await asyncio.sleep(delay)
+            except (ModelLost, ContextExhausted):
+                breaker.answered()
+                raise
+            else:
+                breaker.answered()
+                return response
 
     async def _try(self, body: dict[str, Any]) -> ModelResponse:
         started = time.monotonic()

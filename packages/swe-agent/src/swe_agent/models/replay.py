@@ -2,7 +2,8 @@
 
 A recording is a JSON or JSON Lines file of `{"instance_id": ..., "turns": [...]}` objects, a JSON object from instance
 id to turns, a `traj.json`, a directory of an attempt, or a directory of such directories. A turn is the text, or
-`{"text": ..., "finish_reason": ...}`. One object without `instance_id` fits every instance.
+`{"text": ..., "finish_reason": ..., "tool_calls": [...]}` with calls as the OpenAI API has them. One object without
+`instance_id` fits every instance.
 """
 
 import json
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import TypeAdapter, ValidationError
 from swe_exec_server.common.errors import UsageError
 
-from swe_agent.models import FinishReason, Message, ModelResponse, ReplayExhausted
+from swe_agent.models import FinishReason, Message, ModelResponse, ReplayExhausted, ToolCall
 
 ANY_INSTANCE = "*"
+_CALLS = TypeAdapter(tuple[ToolCall, ...])
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class RecordedTurn:
     text: str
     finish_reason: FinishReason = "stop"
     reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class ReplayModel:
@@ -44,7 +48,7 @@ class ReplayModel:
             raise ReplayExhausted(f"all {len(self._turns)} recorded turns have been played")
         turn = self._turns[self._next]
         self._next += 1
-        return ModelResponse(turn.text, turn.finish_reason, turn.reasoning)
+        return ModelResponse(turn.text, turn.finish_reason, turn.reasoning, tool_calls=turn.tool_calls)
 
     async def close(self) -> None:
         return None
@@ -138,4 +142,8 @@ def _turn(entry: Any, key: str, place: str) -> RecordedTurn:
     finish = entry.get("finish_reason", "stop")
     if finish not in get_args(FinishReason):
         raise UsageError(f"{place}: finish_reason must be one of {', '.join(get_args(FinishReason))}, not {finish!r}")
-    return RecordedTurn(entry[key], finish, entry.get("reasoning"))
+    try:
+        calls = _CALLS.validate_python(entry.get("tool_calls") or ())
+    except ValidationError as error:
+        raise UsageError(f"{place}: tool_calls: {error.errors(include_url=False)[0]['msg']}") from error
+    return RecordedTurn(entry[key], finish, entry.get("reasoning"), calls)

@@ -4,11 +4,13 @@ The same script, seed and conversation give the same response and the same laten
 """
 
 import asyncio
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from swe_agent.models import Message, ModelResponse
+from swe_agent.models import Message, ModelResponse, ToolCall
+from swe_agent.styles import TOOL_NAME
 
 Script = Callable[[Sequence[Message]], str | ModelResponse]
 
@@ -60,6 +62,13 @@ class ScriptedModel:
 
     async def close(self) -> None:
         return None
+
+
+def tool_turn(command: str, thought: str = "", call_id: str = "call_1") -> ModelResponse:
+    """A response that asks for one command by a tool call."""
+    arguments = json.dumps({"command": command}, ensure_ascii=False)
+    call: ToolCall = {"id": call_id, "type": "function", "function": {"name": TOOL_NAME, "arguments": arguments}}
+    return ModelResponse(thought, tool_calls=(call,))
 
 
 def bash_turn(command: str, thought: str = "") -> str:

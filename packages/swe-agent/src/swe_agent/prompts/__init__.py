@@ -15,10 +15,14 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, meta
 from swe_exec_server.common.errors import UsageError
 
+from swe_agent.styles import StyleName
+
 MARKER = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """First line of output of the command that submits."""
 
 DEFAULT = "default"
+PACKAGED: Mapping[StyleName, str] = {"fenced": DEFAULT, "tools": "tools"}
+"""The packaged prompts of each action style."""
 
 _RUN = frozenset({"cwd", "step_limit", "exec_timeout", "marker"})
 _TURNS = _RUN | {"turns_left"}
@@ -28,8 +32,8 @@ VARIABLES: Mapping[str, frozenset[str]] = {
     "system": _RUN,
     "task": _RUN | {"issue"},
     "observation": frozenset(_RESULT),
-    "format_error": _RUN | {"found"},
-    "truncated": _RUN | {"found"},
+    "format_error": _RUN | {"found", "fault"},
+    "truncated": _RUN | {"found", "fault"},
     "turns_left": _TURNS,
 }
 """The templates of a prompt file and what each may use."""
@@ -50,7 +54,7 @@ class Prompts:
     """The checked templates of one file.
 
     Attributes:
-        name: `default`, or the path given.
+        name: of the packaged prompts, or the path given.
         sha256: of the file, so that a record says which wording was used.
     """
 
@@ -80,10 +84,11 @@ class Prompts:
         return self.templates[key].render(variables).strip()
 
 
-def load_prompts(path: Path | None = None) -> Prompts:
-    """The packaged prompts, or those of a file. Raises `UsageError` that names the template and its fault."""
+def load_prompts(path: Path | None = None, style: StyleName = "fenced") -> Prompts:
+    """The packaged prompts of an action style, or those of a file. Raises `UsageError` naming template and fault."""
     if path is None:
-        return parse_prompts(files(__name__).joinpath(f"{DEFAULT}.toml").read_text(encoding="utf-8"), DEFAULT)
+        name = PACKAGED[style]
+        return parse_prompts(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"), name)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
