@@ -1,18 +1,31 @@
-"""`swe-agent solve|show|parse`."""
+"""`swe-agent solve|show|replay|parse`."""
 
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Console
 from swe_exec_server.common.errors import EXIT_DONE, UsageError, run_cli
 
 from swe_agent import __version__
 from swe_agent.actions import Action, parse_action
-from swe_agent.settings import ParseSettings, ShowSettings, SolveSettings
+from swe_agent.mini import FOREIGN_SUFFIX
+from swe_agent.replaying import replay
+from swe_agent.runs import RecordedRun, find_runs, open_run, seen_at
+from swe_agent.schemas import published_schema
+from swe_agent.settings import ParseSettings, ReplaySettings, ShowSettings, SolveSettings
 from swe_agent.solve import solve
-from swe_agent.trajectory import TRAJECTORY_FILE, Trajectory, TrajectoryError, load_trajectory
-from swe_agent.viewer import make_console, print_runs, print_trajectory
+from swe_agent.trajectory import TRAJECTORY_FILE, Trajectory, TrajectoryError
+from swe_agent.viewer import (
+    make_console,
+    print_errors,
+    print_messages,
+    print_runs,
+    print_step,
+    print_trajectory,
+    write_patch,
+)
 
 PROG = "swe-agent"
 
@@ -23,17 +36,42 @@ def _solve(argv: Sequence[str]) -> int:
 
 
 def _show(argv: Sequence[str]) -> int:
-    """show a recorded run: status, steps, patch"""
+    """show a recorded run: status, steps, patch, what the model saw"""
     settings = ShowSettings.load(f"{PROG} show", argv)
-    console = make_console(sys.stdout)
-    if (settings.run / TRAJECTORY_FILE).is_file() or settings.run.is_file():
-        print_trajectory(console, _load(settings.run), settings.full)
+    if settings.json_schema or settings.run is None:
+        sys.stdout.write(published_schema())
         return EXIT_DONE
-    files = sorted(settings.run.glob(f"*/{TRAJECTORY_FILE}"))
-    if not files:
+    console = make_console(sys.stdout)
+    several = [] if _is_run(settings.run) else find_runs(settings.run)
+    if several:
+        print_runs(console, [(file.parent.name, _load(file).trajectory) for file in several])
+        return EXIT_DONE
+    if settings.run.is_dir() and not _is_run(settings.run):
         raise UsageError(f"{settings.run}: no {TRAJECTORY_FILE} there or one level below; name a run directory")
-    print_runs(console, [(file.parent.name, _load(file)) for file in files])
+    return _show_run(console, settings, _load(settings.run).trajectory)
+
+
+def _show_run(console: Console, settings: ShowSettings, trajectory: Trajectory) -> int:
+    last = len(trajectory.steps)
+    for flag, number in (("--step", settings.step), ("--context", settings.context)):
+        if number is not None and number > last:
+            raise UsageError(f"{flag} {number}: the run has {last} steps")
+    if settings.patch:
+        write_patch(trajectory.patch)
+    elif settings.context is not None:
+        print_messages(console, seen_at(trajectory, settings.context))
+    elif settings.step is not None:
+        print_step(console, trajectory.steps[settings.step - 1], full=True)
+    elif settings.errors:
+        print_errors(console, trajectory, settings.full)
+    else:
+        print_trajectory(console, trajectory, settings.full)
     return EXIT_DONE
+
+
+def _replay(argv: Sequence[str]) -> int:
+    """run a recorded run's commands again and report the first difference"""
+    return replay(ReplaySettings.load(f"{PROG} replay", argv))
 
 
 def _parse(argv: Sequence[str]) -> int:
@@ -46,12 +84,21 @@ def _parse(argv: Sequence[str]) -> int:
     return EXIT_DONE
 
 
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"solve": _solve, "show": _show, "parse": _parse}
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "solve": _solve,
+    "show": _show,
+    "replay": _replay,
+    "parse": _parse,
+}
 
 
-def _load(path: Path) -> Trajectory:
+def _is_run(path: Path) -> bool:
+    return path.is_file() or (path / TRAJECTORY_FILE).is_file() or len(list(path.glob(f"*{FOREIGN_SUFFIX}"))) == 1
+
+
+def _load(path: Path) -> RecordedRun:
     try:
-        return load_trajectory(path)
+        return open_run(path)
     except TrajectoryError as error:
         raise UsageError(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""`swe-agent solve`: one issue, one container, one run directory.
+"""`swe-agent solve`: one issue, one repository, one container, one run directory.
 
 The same command again shows a run that has ended, and starts one over that was killed, or that lost its model server or
 its container.
@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,22 +18,17 @@ from typing import Any
 
 from rich.console import Console
 from swe_exec_server.common.errors import EXIT_DONE, EXIT_INCOMPLETE, UsageError
-from swe_exec_server.common.settings import flag_name, read_token
-from swe_exec_server.sandbox import Sandbox, SandboxProvider, SandboxSpec
-from swe_exec_server.wire import SandboxError
+from swe_exec_server.common.settings import flag_name
 
+from swe_agent.containers import lease
+from swe_agent.live import LiveSteps
 from swe_agent.loop import Task, run_agent
 from swe_agent.models.factory import ModelSource, parse_model
 from swe_agent.prompts import Prompts, load_prompts
+from swe_agent.repository import Checkout, make_checkout, resolve_commit, shown_repo
 from swe_agent.settings import SolveSettings
-from swe_agent.trajectory import (
-    META_FILE,
-    TRAJECTORY_FILE,
-    Trajectory,
-    TrajectoryError,
-    load_trajectory,
-)
-from swe_agent.viewer import make_console, print_patch, print_step, print_summary
+from swe_agent.trajectory import META_FILE, TRAJECTORY_FILE, Trajectory, TrajectoryError, load_trajectory
+from swe_agent.viewer import make_console, print_summary, write_patch
 
 LOCK_FILE = ".lock"
 INSTANCE_ID = "issue"
@@ -61,7 +57,7 @@ def solve(settings: SolveSettings) -> int:
             console.print("This run has ended before; --fresh starts it anew.")
     print_summary(console, trajectory)
     console.print(f"record: {plan.directory}", soft_wrap=True)
-    _print_patch(trajectory.patch)
+    write_patch(trajectory.patch)
     return EXIT_INCOMPLETE if trajectory.status.is_infrastructure else EXIT_DONE
 
 
@@ -106,11 +102,13 @@ def ended_run(directory: Path, identity: Mapping[str, Any]) -> Trajectory | None
 
 def _plan(settings: SolveSettings) -> _Plan:
     issue = read_issue(settings.issue)
-    prompts = load_prompts(settings.prompt)
+    prompts = load_prompts(settings.prompt, settings.action_style)
     identity = settings.identity() | {
         "issue": hashlib.sha256(issue.encode()).hexdigest(),
         "prompt": prompts.sha256,
     }
+    if settings.repo:
+        identity["commit"] = resolve_commit(settings.repo, settings.base)
     return _Plan(settings, issue, prompts, identity, settings.output_dir or default_directory(identity))
 
 
@@ -135,63 +133,50 @@ def _locked(directory: Path) -> Iterator[None]:
 async def _run(plan: _Plan, console: Console) -> Trajectory:
     settings = plan.settings
     source = parse_model(
-        settings.model, api_base=settings.api_base, api_key=settings.api_key, sampling=settings.sampling()
+        settings.model,
+        api_base=settings.api_base,
+        api_key=settings.api_key,
+        sampling=settings.sampling(),
+        action_style=settings.action_style,
     )
     try:
         await source.check()
-        provider = await _open_provider(plan)
-        try:
-            return await _work(plan, source, provider, console)
-        finally:
-            await provider.close()
+        with tempfile.TemporaryDirectory(prefix="swe-agent-") as scratch:
+            checkout = await asyncio.to_thread(_check_out, settings, Path(scratch), console)
+            return await _work(plan, source, checkout, console)
     finally:
         await source.close()
 
 
-async def _open_provider(plan: _Plan) -> SandboxProvider:
-    """Exec servers or this machine's Docker engine. Imported late: what starts an engine is slow to import."""
-    from swe_exec_server.connect import open_provider
-    from swe_exec_server.embedded import EmbeddedOptions, docker_answers
-
-    settings = plan.settings
-    if not settings.exec_server_urls and (why := docker_answers()):
-        raise UsageError(f"{why}; start Docker, or name machines that have it with --exec-server-urls")
-    options = EmbeddedOptions(plan.directory, backend="docker", max_containers=1)
-    return await open_provider(settings.exec_server_urls, read_token(settings.token, settings.token_file), options)
+def _check_out(settings: SolveSettings, scratch: Path, console: Console) -> Checkout | None:
+    if not settings.repo:
+        return None
+    checkout = make_checkout(settings.repo, settings.base, scratch / "repository")
+    for note in checkout.notes:
+        console.print(f"{shown_repo(settings.repo)}: {note}", style="yellow", soft_wrap=True)
+    return checkout
 
 
-async def _work(plan: _Plan, source: ModelSource, provider: SandboxProvider, console: Console) -> Trajectory:
+async def _work(plan: _Plan, source: ModelSource, checkout: Checkout | None, console: Console) -> Trajectory:
     settings = plan.settings
     model = source.open(INSTANCE_ID)
-    sandbox = await _lease(provider, settings)
-    try:
-        with console.status(f"{source.name} is at work", spinner="dots"):
+    async with lease(settings, plan.directory, checkout, "swe-agent solve", console.print) as leased:
+        meta: dict[str, Any] = {
+            "identity": dict(plan.identity),
+            "image": leased.image,
+            "backend": leased.backend,
+            "sampling": dict(source.sampling),
+        }
+        if checkout is not None:
+            meta["repository"] = {"source": shown_repo(settings.repo), "commit": checkout.commit}
+        with LiveSteps(console, source.name, settings.step_limit) as view:
             return await run_agent(
-                Task(INSTANCE_ID, plan.issue, settings.cwd),
+                Task(INSTANCE_ID, plan.issue, settings.cwd, checkout.commit if checkout else None),
                 model,
-                sandbox,
+                leased.sandbox,
                 settings.loop(),
                 plan.prompts,
                 directory=plan.directory,
-                meta={"identity": dict(plan.identity), "image": settings.image, "sampling": dict(source.sampling)},
-                on_step=lambda step: print_step(console, step),
+                meta=meta,
+                on_step=view.step,
             )
-    finally:
-        await sandbox.close()
-
-
-async def _lease(provider: SandboxProvider, settings: SolveSettings) -> Sandbox:
-    try:
-        if not await provider.has_image(settings.image):
-            raise UsageError(f"image {settings.image!r} is not there; fetch it first: docker pull {settings.image}")
-        return await provider.create(SandboxSpec(image=settings.image, cwd=settings.cwd, owner="swe-agent solve"))
-    except SandboxError as error:
-        raise UsageError(f"no container from image {settings.image!r}: {error}") from error
-
-
-def _print_patch(patch: bytes) -> None:
-    if sys.stdout.isatty():
-        print_patch(make_console(sys.stdout), patch)
-    else:
-        sys.stdout.buffer.write(patch)
-        sys.stdout.buffer.flush()

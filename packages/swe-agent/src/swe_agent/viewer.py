@@ -1,20 +1,29 @@
-"""Runs in the terminal: steps as they come, whole records, patches. Plain text where the output is no terminal.
+"""Runs for the eye: steps as they come, whole records, patches. Lines of plain text where the output is no terminal.
 
 What models and commands wrote is shown without its control characters, so that no record can play with the terminal.
 """
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console
+from rich.rule import Rule
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from swe_agent.models import Message, ToolCall
 from swe_agent.observation import clean_text, is_binary
 from swe_agent.trajectory import AgentStatus, Step, Trajectory
 
 LINES_SHOWN = 16
 """Lines of a thought, a command or an output before the middle is left out."""
+DIFFERENCE_SHOWN = 60
+"""Lines of a difference before the rest is left out."""
+
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_DIFF_HEADS = ("diff --git", "+++ ", "--- ", "index ", "new file", "deleted file", "rename ", "similarity ")
 
 
 def make_console(file: TextIO) -> Console:
@@ -24,17 +33,18 @@ def make_console(file: TextIO) -> Console:
 
 def print_step(console: Console, step: Step, full: bool = False) -> None:
     """One step: how it went, what the model thought, what was run, what came out."""
-    style = "bold red" if step.error or step.returncode is None else "bold green" if step.returncode == 0 else "yellow"
-    header = f"step {step.index}  {_outcome(step)}  model {step.model_s:.1f} s  command {step.exec_s:.1f} s"
-    _line(console, header, style)
+    _header(console, step)
     if step.reasoning and full:
-        _block(console, step.reasoning, "dim", full, "~ ")
+        _block(console, step.reasoning, "dim italic", full, "~ ")
     thought = step.response if step.action is None else step.response.split("```")[0].split("~~~")[0]
-    _block(console, thought, "italic", full)
+    _block(console, thought, "", full)
     if step.action is not None:
-        _block(console, step.action, "bold cyan", full, "$ ")
+        _command(console, step.action, full)
+    else:
+        for call in step.tool_calls:
+            _block(console, _call_line(call), "cyan", full, "? ")
     output = f"({step.output_bytes} bytes, binary)" if is_binary(step.output) else step.output
-    _block(console, output, "", full, "| ")
+    _block(console, output, "bright_black" if console.is_terminal else "", full, "| ")
     if full and step.observation:
         _block(console, step.observation, "dim", full, "> ")
     console.print()
@@ -57,25 +67,59 @@ def print_summary(console: Console, trajectory: Trajectory) -> None:
 
 
 def print_trajectory(console: Console, trajectory: Trajectory, full: bool = False) -> None:
-    """A whole record: summary, steps, patch."""
+    """A whole record: summary, steps, patch, and the summary again where the reader has arrived."""
     print_summary(console, trajectory)
     console.print()
     if full:
-        for message in trajectory.messages[:2]:
-            _line(console, message["role"], "bold")
-            _block(console, message["content"], "dim", full, "> ")
-            console.print()
+        print_messages(console, trajectory.messages[:2])
     for step in trajectory.steps:
         print_step(console, step, full)
     print_patch(console, trajectory.patch)
+    if console.is_terminal:
+        console.print()
+        print_summary(console, trajectory)
+
+
+def print_errors(console: Console, trajectory: Trajectory, full: bool = False) -> None:
+    """Only the steps that did not go well, and how many the others are."""
+    print_summary(console, trajectory)
+    console.print()
+    failed = [step for step in trajectory.steps if went_wrong(step)]
+    for step in failed:
+        print_step(console, step, full)
+    rest = len(trajectory.steps) - len(failed)
+    _line(console, f"{_count(len(failed), 'step')} of {len(trajectory.steps)} went wrong, {rest} went well", "bold")
+
+
+def went_wrong(step: Step) -> bool:
+    """Whether a step was refused, had no result, ran into its time limit, or exited with a code other than 0."""
+    return step.error is not None or step.returncode != 0 or step.timed_out
+
+
+def print_messages(console: Console, messages: Sequence[Message]) -> None:
+    """Messages as a model saw them, whole, with their number, role and length."""
+    for number, message in enumerate(messages, 1):
+        content = message["content"]
+        _line(console, f"{number}  {message['role']}  {_count(len(content), 'character')}", "bold cyan")
+        _block(console, content, "", True, "> ")
+        for call in message.get("tool_calls", []):
+            _block(console, _call_line(call), "cyan", True, "? ")
+        console.print()
 
 
 def print_patch(console: Console, patch: bytes) -> None:
     """A patch with coloured lines; for reading, as control characters are left out."""
     for line in clean_text(patch.decode("utf-8", "replace")).splitlines():
-        first = line[:1]
-        style = {"+": "green", "-": "red", "@": "cyan"}.get(first, "")
-        _line(console, line, "bold" if line.startswith(("diff --git", "+++ ", "--- ")) else style)
+        _line(console, line, "bold" if line.startswith(_DIFF_HEADS) else _DIFF_STYLES.get(line[:1], ""))
+
+
+def write_patch(patch: bytes) -> None:
+    """A patch on standard output: for the eye in a terminal, byte by byte anywhere else."""
+    if sys.stdout.isatty():
+        print_patch(make_console(sys.stdout), patch)
+    else:
+        sys.stdout.buffer.write(patch)
+        sys.stdout.buffer.flush()
 
 
 def print_runs(console: Console, runs: Iterable[tuple[str, Trajectory]]) -> None:
@@ -87,27 +131,78 @@ def print_runs(console: Console, runs: Iterable[tuple[str, Trajectory]]) -> None
     console.print(table)
 
 
+def print_difference(console: Console, step: int, action: str, what: str, lines: Iterable[str]) -> None:
+    """Where a replay left its record."""
+    _line(console, f"step {step}: the {what} differs", "bold red")
+    _command(console, action, False)
+    shown = list(lines)
+    for line in shown[:DIFFERENCE_SHOWN]:
+        plain = clean_text(line)
+        _line(console, plain, "bold" if plain.startswith(("+++ ", "--- ")) else _DIFF_STYLES.get(plain[:1], ""))
+    if len(shown) > DIFFERENCE_SHOWN:
+        _line(console, f"... {len(shown) - DIFFERENCE_SHOWN} more lines of difference ...", "dim")
+
+
+def _header(console: Console, step: Step) -> None:
+    times = f"model {step.model_s:.1f} s  command {step.exec_s:.1f} s"
+    bad = step.error is not None or step.returncode is None or step.timed_out
+    style = "red" if bad else "green" if step.returncode == 0 else "yellow"
+    if not console.is_terminal:
+        _line(console, f"step {step.index}  {_outcome(step)}  {times}")
+        return
+    title = Text.assemble(
+        (f"{step.index}", "bold"), ("  ", ""), (_outcome(step), f"bold {style}"), (f"  {times} ", "dim")
+    )
+    console.print(Rule(title, align="left", style=style, characters="─"))
+
+
 def _outcome(step: Step) -> str:
     if step.error is not None:
-        return f"nothing run: {step.error}, {_count(step.found or 0, 'block')}"
+        noun = "call" if step.tool_calls else "block"
+        return f"nothing run: {step.error}, {_count(step.found or 0, noun)}"
     if step.returncode is None:
         return "no result"
     return "timed out" if step.timed_out else f"exit {step.returncode}"
+
+
+def _call_line(call: ToolCall) -> str:
+    return f"{call['function']['name']}({call['function']['arguments']})"
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _command(console: Console, action: str, full: bool) -> None:
+    """A command, highlighted as bash in a terminal; lines after the first are set in."""
+    lines = _shortened(clean_text(action), full)
+    if not console.is_terminal:
+        for number, line in enumerate(lines):
+            _line(console, ("  " if number else "$ ") + line)
+        return
+    syntax = Syntax("", "bash", theme="ansi_dark", background_color="default")
+    highlighted = syntax.highlight("\n".join(lines)).split("\n")
+    for number, text in enumerate(highlighted[: len(lines)]):
+        console.print(Text("  " if number else "$ ", "bold cyan") + text, soft_wrap=True)
+
+
+def _shortened(text: str, full: bool) -> list[str]:
+    lines = text.strip("\n").split("\n")
+    if full or len(lines) <= LINES_SHOWN:
+        return lines
+    half = LINES_SHOWN // 2
+    return [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
+
+
 def _block(console: Console, text: str, style: str, full: bool, prefix: str = "") -> None:
-    lines = clean_text(text).strip("\n").split("\n")
+    lines = _shortened(clean_text(text), full)
     if lines == [""]:
         return
-    if not full and len(lines) > LINES_SHOWN:
-        half = LINES_SHOWN // 2
-        lines = [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
     for line in lines:
-        _line(console, prefix + line, style)
+        if console.is_terminal and prefix:
+            console.print(Text("│ " if prefix == "| " else prefix, "bright_black") + Text(line, style), soft_wrap=True)
+        else:
+            _line(console, prefix + line, style)
 
 
 def _line(console: Console, line: str, style: str = "") -> None:
