@@ -108,7 +108,7 @@ def _completed(settings: ReplaySettings, setup: Setup) -> ReplaySettings:
     completed = settings.model_copy(
         update={
             "cwd": settings.cwd or setup.cwd,
-            "image": settings.image or setup.image,
+            "image": settings.image or ("" if settings.backend == "local" else setup.image),
             "repo": settings.repo or record.get("source", ""),
             "base": settings.base or record.get("commit", ""),
             "backend": setup.backend if settings.backend == "auto" and not settings.image else settings.backend,
@@ -126,11 +126,12 @@ async def _replay(run: RecordedRun, settings: ReplaySettings, console: Console) 
             base = settings.base if has_history(settings.repo) else ""
             checkout = await asyncio.to_thread(make_checkout, settings.repo, base, Path(scratch) / "repository")
         async with lease(settings, Path(scratch), checkout, "swe-agent replay", console.print) as leased:
-            return await _commands(run, settings, leased.sandbox, console)
+            base = checkout.commit if checkout else run.trajectory.base_commit
+            return await _commands(run, settings, leased.sandbox, base, console)
 
 
 async def _commands(
-    run: RecordedRun, settings: ReplaySettings, sandbox: Sandbox, console: Console
+    run: RecordedRun, settings: ReplaySettings, sandbox: Sandbox, base: str, console: Console
 ) -> Difference | None:
     setup, count = run.setup, 0
     for step in run.trajectory.steps:
@@ -150,8 +151,8 @@ async def _commands(
         if (found := compare(step, result, exact=setup.exact, volatile=settings.normalise)) is not None:
             return found
     trajectory = run.trajectory
-    if trajectory.patch_source == "diff" and trajectory.base_commit:
-        patch = (await sandbox.diff(cwd=settings.cwd, base=trajectory.base_commit)).patch
+    if trajectory.patch_source == "diff" and base:
+        patch = (await sandbox.diff(cwd=settings.cwd, base=base)).patch
         if patch != trajectory.patch:
             texts = (data.decode("utf-8", "replace") for data in (trajectory.patch, patch))
             return Difference(len(trajectory.steps), "(the patch at the end)", "patch", *texts)

@@ -172,6 +172,12 @@ def _adopt(source: Path, target: Path) -> None:
     _git(target, *_AUTHOR, "commit", "--quiet", "--no-verify", "--allow-empty", "-m", "The files as they were")
 
 
+def _dates() -> dict[str, str]:
+    """Fixed dates: a directory without git gets the same commit id as long as its files are the same."""
+    moment = "2000-01-01T00:00:00+00:00"
+    return {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
+
+
 def _exclude_caches(target: Path) -> None:
     file = target / ".git" / "info" / "exclude"
     file.parent.mkdir(exist_ok=True)
@@ -197,6 +203,7 @@ def _git(directory: Path | None, *arguments: str, check: bool = True) -> subproc
         name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name == "GIT_SSH_COMMAND"
     }
     env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C.UTF-8"}
+    env |= _dates()
     done = subprocess.run(
         ["git", *arguments], cwd=directory, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
