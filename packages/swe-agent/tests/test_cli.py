@@ -35,7 +35,9 @@ def cli(tmp_path: Path) -> Cli:
 
 def test_help_lists_the_commands_that_exist(cli: Cli) -> None:
     shown = cli("--help").stdout.decode()
-    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ")] == ["solve", "show", "parse"]
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ")] == [
+        *("solve", "show", "replay", "parse")
+    ]
 
 
 def test_help_of_a_command_names_flags_and_variables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,11 +66,17 @@ def test_parse_through_a_pipe(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["dance"], "unknown command 'dance'; choose one of solve, show, parse"),
+        (["dance"], "unknown command 'dance'; choose one of solve, show, replay, parse"),
         (["parse", "--finish-reason", "tired"], "--finish-reason"),
         (["show"], "run"),
         (["show", "nowhere"], "nowhere"),
+        (["show", "x", "--errors", "--step", "1"], "choose one of --errors, --step, --context and --patch"),
+        (["replay"], "run"),
+        (["replay", "nowhere"], "nowhere"),
         (["solve", "--image", "x"], "--issue"),
+        (["solve", "--issue", "-", "--model", "scripted:submit"], "--repo is needed"),
+        (["solve", "--image", "x", "--base", "v1", "--issue", "-", "--model", "m"], "--base needs a --repo"),
+        (["solve", "--repo", "nowhere", "--issue", "i.md", "--model", "m"], "i.md"),
         (["solve", "--image", "x", "--issue", "none.md", "--model", "scripted:submit"], "none.md"),
         (["solve", "--image", "x", "--issue", "-", "--model", "scripted:submit"], "it is empty"),
         (["solve", "--image", "x", "--issue", "-", "--model", "m", "--step-limit", "0"], "--step-limit"),
@@ -147,7 +155,7 @@ def test_the_terminal_gets_colours_and_no_foreign_escapes() -> None:
     file = io.StringIO()
     print_trajectory(Console(file=file, force_terminal=True, color_system="standard"), trajectory(), full=True)
     assert "\x1b[32m+new" in file.getvalue()
-    assert "| red" in file.getvalue()
+    assert "\u2502 \x1b[0mred\n" in file.getvalue()
     assert "\x1b[31mred" not in file.getvalue()
 
 
@@ -191,6 +199,46 @@ def test_an_issue_is_read_from_a_file(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="cannot be read"):
         read_issue(str(file))
+
+
+def test_show_jumps_to_what_went_wrong(cli: Cli, tmp_path: Path) -> None:
+    trajectory().save(tmp_path / "run")
+    shown = cli("show", "run", "--errors").stdout.decode()
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("step ")] == ["2", "3"]
+    assert "2 steps of 4 went wrong, 2 went well" in shown
+    assert "+new" not in shown
+
+
+def test_show_prints_one_step_whole(cli: Cli, tmp_path: Path) -> None:
+    trajectory().save(tmp_path / "run")
+    shown = cli("show", "run", "--step", "3").stdout.decode()
+    assert "| 50" in shown
+    assert "$ ls" not in shown
+    refused = cli("show", "run", "--step", "5")
+    assert (refused.returncode, refused.stderr) == (2, b"swe-agent: --step 5: the run has 4 steps\n")
+
+
+def test_show_prints_what_the_model_saw(cli: Cli, tmp_path: Path) -> None:
+    run = trajectory()
+    run.messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "the issue"}]
+    for step in run.steps:
+        run.messages += [{"role": "assistant", "content": step.response}]
+        run.messages += [{"role": "user", "content": f"seen {step.index}"}]
+    run.save(tmp_path / "run")
+    first = cli("show", "run", "--context", "1").stdout.decode()
+    assert "2  user  9 characters\n> the issue" in first
+    assert "seen" not in first
+    second = cli("show", "run", "--context", "2").stdout.decode()
+    assert "> seen 1" in second
+    assert "> ```bash" in second
+    assert "seen 2" not in second
+
+
+def test_show_gives_the_patch_byte_by_byte(cli: Cli, tmp_path: Path) -> None:
+    run = trajectory()
+    run.patch += b"\xff\r\n"
+    run.save(tmp_path / "run")
+    assert cli("show", "run", "--patch").stdout == run.patch
 
 
 @pytest.mark.docker

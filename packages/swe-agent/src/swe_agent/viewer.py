@@ -23,7 +23,8 @@ DIFFERENCE_SHOWN = 60
 """Lines of a difference before the rest is left out."""
 
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
-_DIFF_HEADS = ("diff --git", "+++ ", "--- ", "index ", "new file", "deleted file", "rename ", "similarity ")
+_DIFF_HEADS = ("diff --git", "+++ ", "--- ")
+_DIFF_NOTES = ("index ", "new file", "deleted file", "rename ", "similarity ", "old mode", "new mode")
 
 
 def make_console(file: TextIO) -> Console:
@@ -37,14 +38,14 @@ def print_step(console: Console, step: Step, full: bool = False) -> None:
     if step.reasoning and full:
         _block(console, step.reasoning, "dim italic", full, "~ ")
     thought = step.response if step.action is None else step.response.split("```")[0].split("~~~")[0]
-    _block(console, thought, "", full)
+    _block(console, thought, "italic" if console.is_terminal else "", full)
     if step.action is not None:
         _command(console, step.action, full)
     else:
         for call in step.tool_calls:
             _block(console, _call_line(call), "cyan", full, "? ")
     output = f"({step.output_bytes} bytes, binary)" if is_binary(step.output) else step.output
-    _block(console, output, "bright_black" if console.is_terminal else "", full, "| ")
+    _block(console, output, "", full, "| ")
     if full and step.observation:
         _block(console, step.observation, "dim", full, "> ")
     console.print()
@@ -109,8 +110,20 @@ def print_messages(console: Console, messages: Sequence[Message]) -> None:
 
 def print_patch(console: Console, patch: bytes) -> None:
     """A patch with coloured lines; for reading, as control characters are left out."""
-    for line in clean_text(patch.decode("utf-8", "replace")).splitlines():
-        _line(console, line, "bold" if line.startswith(_DIFF_HEADS) else _DIFF_STYLES.get(line[:1], ""))
+    lines = clean_text(patch.decode("utf-8", "replace")).splitlines()
+    if lines and console.is_terminal:
+        console.print(Rule(Text.assemble(("patch", "bold"), _size(lines)), align="left", style="cyan"))
+    for line in lines:
+        style = "bold" if line.startswith(_DIFF_HEADS) else "dim" if line.startswith(_DIFF_NOTES) else ""
+        _line(console, line, style or _DIFF_STYLES.get(line[:1], ""))
+
+
+def _size(lines: Sequence[str]) -> Text:
+    """How many files a patch changes, and by how many lines."""
+    files = sum(line.startswith("diff --git") for line in lines)
+    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+    return Text.assemble(f"  {_count(files, 'file')}  ", (f"+{added}", "green"), " ", (f"-{removed}", "red"), " ")
 
 
 def write_patch(patch: bytes) -> None:
@@ -183,7 +196,7 @@ def _command(console: Console, action: str, full: bool) -> None:
     syntax = Syntax("", "bash", theme="ansi_dark", background_color="default")
     highlighted = syntax.highlight("\n".join(lines)).split("\n")
     for number, text in enumerate(highlighted[: len(lines)]):
-        console.print(Text("  " if number else "$ ", "bold cyan") + text, soft_wrap=True)
+        console.print(Text.assemble(("  " if number else "$ ", "bold cyan"), text), soft_wrap=True)
 
 
 def _shortened(text: str, full: bool) -> list[str]:
@@ -200,7 +213,10 @@ def _block(console: Console, text: str, style: str, full: bool, prefix: str = ""
         return
     for line in lines:
         if console.is_terminal and prefix:
-            console.print(Text("│ " if prefix == "| " else prefix, "bright_black") + Text(line, style), soft_wrap=True)
+            bar = "│ " if prefix == "| " else prefix
+            console.print(
+                Text.assemble((bar, "cyan" if bar == "? " else "bright_black"), (line, style)), soft_wrap=True
+            )
         else:
             _line(console, prefix + line, style)
 
