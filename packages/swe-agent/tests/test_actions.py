@@ -106,3 +106,23 @@ def test_any_text_gives_one_command_or_a_count_that_is_not_one(lines: list[str])
 def test_what_bash_turn_writes_is_read_back(command: str) -> None:
     if command.strip() and command == command.strip("\n"):
         assert parse_action(bash_turn(command)) == Action(command)
+
+
+PARTS = st.lists(
+    st.tuples(
+        st.sampled_from(["bash", "sh", "shell", "python", "", "text"]),
+        st.sampled_from(["ls", "", "  ", "cat > f <<'EOF'\n```bash\nls\n```\nEOF", "echo '```'"]),
+    ),
+    max_size=6,
+)
+
+
+@given(PARTS, st.booleans())
+def test_the_count_is_that_of_the_blocks_that_hold_a_command(parts: list[tuple[str, str]], cut: bool) -> None:
+    text = "\n\nand\n\n".join(f"````{language}\n{content}\n````" for language, content in parts)
+    commands = [content for language, content in parts if language in ("bash", "sh", "shell") and content.strip()]
+    parsed = parse_action(text, "length" if cut else "stop")
+    if cut or len(commands) != 1:
+        assert parsed == FormatError("truncated" if cut else "format", len(commands))
+    else:
+        assert parsed == Action(commands[0])

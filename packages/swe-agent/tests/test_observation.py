@@ -1,13 +1,14 @@
 """What the model reads of a result."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from swe_agent.observation import clean_text, elide, is_binary, render_observation
-from swe_agent.prompts import Prompts
+from swe_agent.prompts import Prompts, load_prompts
 from swe_exec_server.sandbox import ExecResult
 
 
@@ -114,3 +115,17 @@ def test_elision_loses_no_count(text: str, limit: int) -> None:
     assert len(cut.head) + len(cut.tail) <= max(limit, 0)
     assert text.startswith(cut.head)
     assert text.endswith(cut.tail)
+
+
+@given(st.binary(max_size=400), st.integers(0, 300), st.integers(0, 255), st.integers(0, 10**6))
+def test_any_output_becomes_an_observation_within_its_limit(
+    output: bytes, limit: int, returncode: int, dropped: int
+) -> None:
+    given_result, prompts = result(output, returncode, dropped=dropped), load_prompts()
+    shown = render_observation(given_result, prompts, timeout=9.0, max_chars=limit)
+    empty = replace(given_result, output=b"", output_bytes=0, truncated=False)
+    frame = render_observation(empty, prompts, timeout=9.0)
+    assert shown.startswith(f"Exit code: {returncode}")
+    assert len(shown) <= limit + len(frame) + 120
+    assert "\x1b" not in shown
+    assert shown == clean_text(shown)

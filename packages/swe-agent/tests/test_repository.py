@@ -16,7 +16,7 @@ def git(directory: Path, *arguments: str) -> str:
     return subprocess.run([*GIT, *arguments], cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def state_of(directory: Path) -> dict[str, tuple[str, float]]:
+def state_of(directory: Path) -> dict[str, tuple[str, int]]:
     """Content and modification time of every file and directory, those of git included."""
     found = {}
     for parent, _, names in os.walk(directory):

@@ -211,12 +211,11 @@ def _block(console: Console, text: str, style: str, full: bool, prefix: str = ""
     lines = _shortened(clean_text(text), full)
     if lines == [""]:
         return
+    bar = Text("│ " if prefix == "| " else prefix, "cyan" if prefix == "? " else "bright_black")
     for line in lines:
         if console.is_terminal and prefix:
-            bar = "│ " if prefix == "| " else prefix
-            console.print(
-                Text.assemble((bar, "cyan" if bar == "? " else "bright_black"), (line, style)), soft_wrap=True
-            )
+            left_out = not full and line.startswith("... ") and line.endswith(" lines ...")
+            console.print(Text.assemble(bar, (line, "dim" if left_out else style)), soft_wrap=True)
         else:
             _line(console, prefix + line, style)
 
