@@ -38,6 +38,7 @@ from swe_exec_server.scripted_sandbox import DEFAULT_LATENCY, ScriptedSandbox
 HERE = Path(__file__).parent
 OURS, PEER = "swe-agent", "mini-swe-agent"
 TASK = Task("bench", "The greeting must be hi.", CWD)
+PROMPTS = load_prompts()
 LATENCY = (0.5, 1.5)
 OUTPUT = b"".join(b"line %d of a test log that is as long as such lines are\n" % number for number in range(40))
 
@@ -52,7 +53,7 @@ async def our_run(image: str, rounds: int, directory: Path) -> float:
             await sandbox.exec(SETUP)
             settings = LoopSettings(step_limit=len(commands))
             begun = time.perf_counter()
-            trajectory = await run_agent(TASK, model, sandbox, settings, load_prompts(), directory=directory / "run")
+            trajectory = await run_agent(TASK, model, sandbox, settings, PROMPTS, directory=directory / "run")
             elapsed = time.perf_counter() - begun
     finally:
         await provider.close()
@@ -128,7 +129,7 @@ async def one_loop(seed: int, count: int, directory: Path, start: asyncio.Event)
     await start.wait()
     times.append(time.perf_counter())
     settings = LoopSettings(step_limit=count, snapshot_delay=None)
-    await run_agent(TASK, model, sandbox, settings, load_prompts(), directory=directory, on_step=note)
+    await run_agent(TASK, model, sandbox, settings, PROMPTS, directory=directory, on_step=note)
     spans = [later - earlier for earlier, later in itertools.pairwise(times)]
     return [(span - draws.uniform(*LATENCY) - DEFAULT_LATENCY) * 1e3 for span in spans]
 
