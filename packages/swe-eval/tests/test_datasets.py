@@ -40,7 +40,7 @@ def refusal(spec: object, environ: dict[str, str] | None = None) -> str:
         ("crlf.jsonl", b"\xef\xbb\xbf" + lines("a", "b").replace(b"\n", b"\r\n")),
         ("nul.jsonl", lines("a") + b"\0" * 512 + b"\n\n" + lines("b")),
         ("no-final-newline.jsonl", lines("a", "b").rstrip()),
-        ("r.jsonl.gz", gzip.compress(lines("a", "b"))),
+        ("r.jsonl.gz", gzip.compress(lines("a", "b"), mtime=0)),
         ("list.json", json.dumps([row("a"), row("b")]).encode()),
         ("data.json", json.dumps({"data": [row("a"), row("b")]}).encode()),
         ("really-lines.json", lines("a", "b")),
