@@ -24,7 +24,7 @@ RETRY_AFTER_S = 5
 IDLE_S = 300
 """Until a connection that asks nothing is closed; clients keep theirs for less."""
 CONNECTIONS = 8192
-"""At most so many at once, fewer where the system allows fewer files. The library's 100 would keep health checks out."""
+"""At most so many at once, fewer where the system allows fewer files. The library's 100 makes health checks wait."""
 
 
 def listen(host: str, port: int) -> socket.socket:

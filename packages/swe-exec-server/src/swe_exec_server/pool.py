@@ -107,9 +107,11 @@ class NodePool:
             try:
                 return await self.unless_lost(member, create(member, max(0.1, deadline - begun)))
             except BaseException as error:
-                again = isinstance(error, SandboxError) and self._another_may(waiter, member, error)
+                again = isinstance(error, SandboxError) and self._note_refusal(waiter, member, error)
                 self._give_back(member, begun)
                 if not again:
+                    raise
+                if waiter.lacking and not await self._had_elsewhere(waiter):
                     raise
 
     async def unless_lost(self, member: Member, work: Coroutine[Any, Any, T]) -> T:
@@ -176,18 +178,22 @@ class NodePool:
                 self._waiting.remove(waiter)
                 waiter.turn.set_result((member, now))
 
-    def _another_may(self, waiter: _Waiter, member: Member, error: SandboxError) -> bool:
-        """Take note of a refusal; whether the create should go on to look for a node."""
-        lacks_image = error.code is ErrorCode.IMAGE_UNKNOWN
-        if not lacks_image and error.code not in NODE_REASONS:
+    def _note_refusal(self, waiter: _Waiter, member: Member, error: SandboxError) -> bool:
+        """Whether the refusal is that node's own, so that another one may be asked."""
+        if error.code is ErrorCode.IMAGE_UNKNOWN:
+            waiter.lacking.append(member)
+        elif error.code not in NODE_REASONS:
             return False
         member.refused(error, waiter.image, time.monotonic())
-        if lacks_image:
-            waiter.lacking.append(member)
-            name = with_tag(waiter.image)
-            rest = [other for other in self.members.values() if other not in waiter.lacking]
-            return any(other.usable or name in other.images for other in rest)
         return True
+
+    async def _had_elsewhere(self, waiter: _Waiter) -> bool:
+        """Whether another node has the image: as its list says now, or as cannot be told (digests are not listed)."""
+        others = [member for member in self.members.values() if member not in waiter.lacking]
+        if "@" in waiter.image:
+            return bool(others)
+        await asyncio.gather(*(self._look_at_images(member) for member in others))
+        return any(with_tag(waiter.image) in member.images for member in others)
 
     def _refusal(self) -> SandboxError:
         usable = [member for member in self.members.values() if member.usable]
