@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
-from swe_exec_server.api import CREATE, DESTROY
+from swe_exec_server.api import CREATE, DESTROY, STATUS
 from swe_exec_server.liveness import Liveness, Silent
 from swe_exec_server.local_sandbox import LocalBackend
 from swe_exec_server.node import Node, NodeOptions
 from swe_exec_server.pool import NodePool
-from swe_exec_server.pool_member import DEAD_AFTER, LOCALITY_SLACK, Member, pick
+from swe_exec_server.pool_member import DEAD_AFTER, LOCALITY_SLACK, Member, Place, pick
 from swe_exec_server.sandbox import Limits
 from swe_exec_server.transport import EmbeddedTransport
 from swe_exec_server.wire import ContainerRequest, CreateRequest, ErrorCode, HealthResponse, SandboxError
@@ -184,6 +184,27 @@ async def test_a_node_that_refuses_for_its_own_reasons_sends_the_create_elsewher
     assert all(member.free == 2 - tried[1:].count(member.name) for member in pool.members.values())
 
 
+async def test_what_a_lost_node_made_is_removed_when_it_is_back(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swe_exec_server.pool_reclaim.TRY_EVERY_S", 0.05)
+    pool = await make_pool([2, 2])
+    tried: list[Member] = []
+
+    async def lose_the_first_answer(member: Member, left: float) -> str:
+        tried.append(member)
+        made = await member.transport.call(CREATE, CreateRequest(image="tree", idempotency_key="k"))
+        if len(tried) == 1:
+            raise SandboxError(ErrorCode.UNREACHABLE, "its answer was lost")
+        return made.container_id
+
+    kept = await pool.place("tree", 20, lose_the_first_answer, key="k")
+    lost, taken = tried
+    await until(lambda: not lost.transport.node.status().containers)  # type: ignore[attr-defined]
+    status = await taken.transport.call(STATUS)
+    assert [container.id for container in status.containers] == [kept]
+
+
 async def test_a_fault_of_the_request_is_told_at_once(make_pool: MakePool) -> None:
     pool = await make_pool([2, 2])
     tried: list[str] = []
@@ -243,7 +264,7 @@ def member(name: str, free: int, images: Sequence[str] = ()) -> Member:
 def test_locality_is_worth_some_load_but_not_all() -> None:
     near, empty = member("near", 10 - LOCALITY_SLACK, ["a:latest"]), member("empty", 10)
     assert pick([near, empty], "a") is near
-    near.recent.append(1e12)
+    near.recent.append(Place(1e12))
     assert pick([near, empty], "a") is empty, "one more would overload it"
     empty.refused(SandboxError(ErrorCode.IMAGE_UNKNOWN, "no"), "a", 1e12)
     assert pick([near, empty], "a") is near, "the other one cannot help"
@@ -253,10 +274,10 @@ def test_locality_is_worth_some_load_but_not_all() -> None:
 def test_a_create_counts_until_health_shows_it() -> None:
     node = member("n", 5)
     assert node.health is not None
-    node.recent += [100.0, 200.0]
-    assert node.free == 3
-    node.seen(node.health.model_copy(update={"running_containers": 6}), asked=150.0)
-    assert node.free == 3
+    node.recent += [Place(100.0), Place(149.8), Place(149.8, done=149.9)]
+    assert node.free == 2
+    node.seen(node.health.model_copy(update={"running_containers": 7}), asked=150.0)
+    assert node.free == 2, "the second may not have a slot yet, the third must have"
 
 
 def test_a_cap_of_the_pool_bounds_a_node() -> None:

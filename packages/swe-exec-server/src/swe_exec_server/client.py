@@ -231,7 +231,7 @@ class AsyncExecClient:
             asked = request.model_copy(update={"timeout": left, "queue_timeout": min(left, NODE_QUEUE_S)})
             return await member.transport.lease(asked, patient=False, **local)
 
-        return await self._pool.place(request.image, request.timeout, on)
+        return await self._pool.place(request.image, request.timeout, on, key=request.idempotency_key or "")
 
     def _abandon(self, creating: "asyncio.Future[tuple[Transport, str]]") -> None:
         """The caller of a create has gone: destroy what it makes. `close` waits for that."""

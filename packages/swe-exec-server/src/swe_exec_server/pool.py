@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from swe_exec_server.api import HEALTH, IMAGES
-from swe_exec_server.pool_member import Member, pick
+from swe_exec_server.pool_member import Member, Place, pick
+from swe_exec_server.pool_reclaim import Reclaimer
 from swe_exec_server.transport import with_tag
 from swe_exec_server.wire import ErrorCode, HealthResponse, SandboxError
 
@@ -42,9 +43,11 @@ class _Waiter:
 
     number: int
     image: str = field(compare=False)
-    turn: "asyncio.Future[tuple[Member, float]]" = field(compare=False)
-    """The node whose place it got, and when."""
+    turn: "asyncio.Future[tuple[Member, Place]]" = field(compare=False)
     lacking: list[Member] = field(compare=False, default_factory=list)
+    """Nodes that do not have its image."""
+    unheard: list[Member] = field(compare=False, default_factory=list)
+    """Nodes that were asked and lost before they answered: they may have made it."""
 
 
 class NodePool:
@@ -58,6 +61,7 @@ class NodePool:
         self._numbers = itertools.count()
         self._watching: list[asyncio.Task[None]] = []
         self._hurry = asyncio.Event()
+        self._reclaimer = Reclaimer()
         self.on_start_seen: Callable[[Member, HealthResponse], Awaitable[str]] = _no_objection
         """Called when a start of a node is seen first; what it returns says why that node is of no use."""
 
@@ -79,6 +83,7 @@ class NodePool:
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
+        await self._reclaimer.close()
         await asyncio.gather(*(member.transport.close() for member in self.members.values()))
 
     async def health(self) -> dict[str, HealthResponse | SandboxError]:
@@ -92,27 +97,34 @@ class NodePool:
             found[transport.label] = answer
         return found
 
-    async def place(self, image: str, timeout: float, create: Callable[[Member, float], Coroutine[Any, Any, T]]) -> T:
+    async def place(
+        self, image: str, timeout: float, create: Callable[[Member, float], Coroutine[Any, Any, T]], *, key: str = ""
+    ) -> T:
         """What `create` makes on the node whose turn it is; another node is tried when one refuses for its own reasons.
 
         Args:
             timeout: seconds for waiting and creating together; then `full`, or `engine_down` if no node is usable.
             create: makes it on that node within the seconds given; must be safe to repeat (one idempotency key).
+            key: that key: by it, what a lost node made is found and removed when the node is back.
         """
         await self.start()
         deadline = time.monotonic() + timeout
         waiter = _Waiter(next(self._numbers), image, asyncio.get_running_loop().create_future())
         while True:
-            member, begun = await self._turn(waiter, deadline)
+            member, place = await self._turn(waiter, deadline)
             try:
-                return await self.unless_lost(member, create(member, max(0.1, deadline - begun)))
+                made = await self.unless_lost(member, create(member, max(0.1, deadline - place.begun)))
             except BaseException as error:
                 again = isinstance(error, SandboxError) and self._note_refusal(waiter, member, error)
-                self._give_back(member, begun)
+                self._give_back(member, place)
                 if not again:
                     raise
                 if waiter.lacking and not await self._had_elsewhere(waiter):
                     raise
+            else:
+                place.done = time.monotonic()
+                self._reclaimer.reclaim(key, {other for other in waiter.unheard if other is not member})
+                return made
 
     async def unless_lost(self, member: Member, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, or `unreachable` as soon as the node counts as lost."""
@@ -137,7 +149,7 @@ class NodePool:
 
     # -- queue -------------------------------------------------------------------------------------------------------
 
-    async def _turn(self, waiter: _Waiter, deadline: float) -> tuple[Member, float]:
+    async def _turn(self, waiter: _Waiter, deadline: float) -> tuple[Member, Place]:
         """Wait in the queue, at the place of the waiter's arrival, for a place on a node."""
         waiter.turn = asyncio.get_running_loop().create_future()
         bisect.insort(self._waiting, waiter)
@@ -160,9 +172,9 @@ class NodePool:
             raise
         return waiter.turn.result()
 
-    def _give_back(self, member: Member, begun: float) -> None:
-        with contextlib.suppress(ValueError):  # its health may show it already
-            member.recent.remove(begun)
+    def _give_back(self, member: Member, place: Place) -> None:
+        with contextlib.suppress(ValueError):  # a health may have counted it already
+            member.recent.remove(place)
         self._offer()
 
     def _offer(self) -> None:
@@ -174,14 +186,17 @@ class NodePool:
                 break
             member = pick(able, waiter.image, waiter.lacking)
             if member is not None:
-                member.recent.append(now)
+                place = Place(now)
+                member.recent.append(place)
                 self._waiting.remove(waiter)
-                waiter.turn.set_result((member, now))
+                waiter.turn.set_result((member, place))
 
     def _note_refusal(self, waiter: _Waiter, member: Member, error: SandboxError) -> bool:
         """Whether the refusal is that node's own, so that another one may be asked."""
         if error.code is ErrorCode.IMAGE_UNKNOWN:
             waiter.lacking.append(member)
+        elif error.code is ErrorCode.UNREACHABLE:
+            waiter.unheard.append(member)
         elif error.code not in NODE_REASONS:
             return False
         member.refused(error, waiter.image, time.monotonic())

@@ -21,6 +21,18 @@ LACKS_FOR_S = 60.0
 
 
 @dataclass(eq=False)
+class Place:
+    """A place on a node that was given to a create: since when, and when the create had its container."""
+
+    begun: float
+    done: float = float("inf")
+
+    def shown(self, asked: float) -> bool:
+        """Whether a health that was asked for then counts it."""
+        return self.done < asked or self.begun < asked - SHOWN_AFTER_S
+
+
+@dataclass(eq=False)
 class Member:
     """One node and what was last seen of it. Times are `time.monotonic()` seconds.
 
@@ -28,7 +40,7 @@ class Member:
         cap: use at most so many of its containers; None means what it allows.
         error: why it gave no health, or what its health complains of; empty when all is well.
         objection: why this start of it is of no use though it is healthy (it refuses our token, say).
-        recent: when the creates began that its health may not show yet.
+        recent: places given away that its health may not show yet.
         lacks: until when an image counts as not to be had there.
     """
 
@@ -41,7 +53,7 @@ class Member:
     objection: str = ""
     misses: int = 0
     images: frozenset[str] = frozenset()
-    recent: list[float] = field(default_factory=list)
+    recent: list[Place] = field(default_factory=list)
     lacks: dict[str, float] = field(default_factory=dict)
     left_alone_until: float = 0.0
     lost: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,7 +85,7 @@ class Member:
     def seen(self, health: HealthResponse, asked: float) -> None:
         """It answered what it was asked at `asked`."""
         self.health, self.error, self.misses = health, health.message, 0
-        self.recent = [start for start in self.recent if start > asked - SHOWN_AFTER_S]
+        self.recent = [place for place in self.recent if not place.shown(asked)]
         self.lost.clear()
 
     def missed(self, why: str) -> None:

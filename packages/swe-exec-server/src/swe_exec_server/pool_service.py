@@ -78,7 +78,7 @@ class PoolService:
             return await self._create(member, CreateRequest(**{**values, **asked}))
 
         patience = min(request.timeout, request.queue_timeout or request.timeout)
-        return await self._pool.place(request.image, patience, on)
+        return await self._pool.place(request.image, patience, on, key=values["idempotency_key"])
 
     async def forward(
         self, lease_id: str, operation: Operation[Answer], request: BaseModel, *, delivered_to: str = ""
