@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from swe_exec_server.api import CREATE, DESTROY, STATUS
+from swe_exec_server.client import AsyncExecClient
 from swe_exec_server.liveness import Liveness, Silent
 from swe_exec_server.local_sandbox import LocalBackend
 from swe_exec_server.node import Node, NodeOptions
 from swe_exec_server.pool import NodePool
 from swe_exec_server.pool_member import DEAD_AFTER, LOCALITY_SLACK, Member, Place, pick
-from swe_exec_server.sandbox import Limits
+from swe_exec_server.sandbox import Limits, SandboxSpec
 from swe_exec_server.transport import EmbeddedTransport
 from swe_exec_server.wire import ContainerRequest, CreateRequest, ErrorCode, HealthResponse, SandboxError
 
@@ -182,6 +183,29 @@ async def test_a_node_that_refuses_for_its_own_reasons_sends_the_create_elsewher
     assert await pool.place("tree", 20, first_refuses) == tried[1]
     assert tried[0] != tried[1]
     assert all(member.free == 2 - tried[1:].count(member.name) for member in pool.members.values())
+
+
+async def test_a_cancelled_create_of_a_client_leaves_neither_queue_nor_container(make_pool: MakePool) -> None:
+    pool = await make_pool([1, 1])
+    transports = [member.transport for member in pool.members.values()]
+    for number, transport in enumerate(transports):
+        transport.label = f"n{number}"  # type: ignore[misc]
+    client = AsyncExecClient(transports)
+    spec = SandboxSpec(image="tree", limits=LIMITS, trusted=True)
+    boxes = [await client.create(spec) for _ in range(2)]
+    assert {box.node for box in boxes} == {"n0", "n1"}
+    waiting = asyncio.create_task(client.create(spec))
+    await asyncio.sleep(0.2)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.gather(*(box.close() for box in boxes))
+    late = asyncio.create_task(client.create(spec))
+    await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.gather(late, return_exceptions=True)
+    await asyncio.wait_for(client.close(), 20)
+    assert all(not transport.node.status().containers for transport in transports)  # type: ignore[attr-defined]
 
 
 async def test_what_a_lost_node_made_is_removed_when_it_is_back(

@@ -30,6 +30,7 @@ from swe_exec_server.wire import (
     ContainerRequest,
     CreateRequest,
     DiffRequest,
+    ErrorCode,
     EvaluateRequest,
     ExecRequest,
     HealthResponse,
@@ -215,21 +216,33 @@ class AsyncExecClient:
             owner=spec.owner,
             idempotency_key=_key(),
         )
-        creating = asyncio.ensure_future(self._lease(request, {"trusted": True} if spec.trusted else {}))
+        sent = asyncio.Event()
+        creating = asyncio.ensure_future(self._lease(request, {"trusted": True} if spec.trusted else {}, sent))
         try:
             leased_from, container_id = await asyncio.shield(creating)
         except asyncio.CancelledError:
-            self._abandon(creating)
+            if sent.is_set():
+                self._abandon(creating)
+            else:
+                creating.cancel()
             raise
         return LeasedSandbox(leased_from, container_id, spec)
 
-    async def _lease(self, request: CreateRequest, local: dict[str, Any]) -> tuple[Transport, str]:
+    async def _lease(self, request: CreateRequest, local: dict[str, Any], sent: asyncio.Event) -> tuple[Transport, str]:
+        """A container of the node whose turn it is; `sent` is set while one may be making it."""
         if len(self._transports) == 1:
+            sent.set()
             return await self._transports[0].lease(request, **local)
 
         async def on(member: Member, left: float) -> tuple[Transport, str]:
             asked = request.model_copy(update={"timeout": left, "queue_timeout": min(left, NODE_QUEUE_S)})
-            return await member.transport.lease(asked, patient=False, **local)
+            sent.set()
+            try:
+                return await member.transport.lease(asked, patient=False, **local)
+            except SandboxError as error:
+                if error.code is not ErrorCode.UNREACHABLE:
+                    sent.clear()
+                raise
 
         return await self._pool.place(request.image, request.timeout, on, key=request.idempotency_key or "")
 
