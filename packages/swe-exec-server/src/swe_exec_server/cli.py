@@ -2,17 +2,16 @@
 
 import logging
 import signal
-import socket
 import sys
 import threading
 
 from rich.console import Console
-from waitress.server import create_server
 
 from swe_exec_server.app import create_app
 from swe_exec_server.common.errors import EXIT_DONE, EXIT_INTERRUPTED, UsageError, run_cli
 from swe_exec_server.common.settings import read_token
 from swe_exec_server.docker_sandbox import DockerBackend
+from swe_exec_server.http_support import listen, serve_app
 from swe_exec_server.node import Node, NodeOptions
 from swe_exec_server.sandbox import Limits
 from swe_exec_server.settings import NodeSettings, parse_size
@@ -42,15 +41,7 @@ def serve(settings: NodeSettings) -> int:
         slow_requests=threads - RESERVED_THREADS,
         max_body=parse_size(settings.max_body),
     )
-    server = create_server(
-        app,
-        sockets=[listener],
-        threads=threads,
-        channel_timeout=2 * 86400,
-        max_request_body_size=parse_size(settings.max_body) + 1,
-        clear_untrusted_proxy_headers=True,
-        ident=None,
-    )
+    server = serve_app(app, listener, threads=threads, max_body=parse_size(settings.max_body))
     stopped_by: list[int] = []
     stopping = threading.Event()
 
@@ -77,21 +68,6 @@ def serve(settings: NodeSettings) -> int:
     server.close()
     node.close()
     return EXIT_INTERRUPTED
-
-
-def listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise UsageError(
-            f"cannot listen on {host}:{port} ({error.strerror}); choose another --port or stop what uses it"
-        ) from error
-    return listener
 
 
 def _start_node(settings: NodeSettings, namespace: str) -> Node:

@@ -14,7 +14,8 @@ from typing import Any, Self
 
 from swe_exec_server.api import DESTROY, DIFF, EVALUATE, EXEC, HEARTBEAT, IMAGES
 from swe_exec_server.loop_thread import LoopThread
-from swe_exec_server.pool import NodePool
+from swe_exec_server.pool import NODE_QUEUE_S, NodePool
+from swe_exec_server.pool_member import Member
 from swe_exec_server.sandbox import (
     DEFAULT_EVALUATE_TIMEOUT,
     DEFAULT_EXEC_TIMEOUT,
@@ -29,6 +30,7 @@ from swe_exec_server.wire import (
     ContainerRequest,
     CreateRequest,
     DiffRequest,
+    ErrorCode,
     EvaluateRequest,
     ExecRequest,
     HealthResponse,
@@ -182,7 +184,10 @@ class AsyncExecClient:
     """A `SandboxProvider` over one or several nodes."""
 
     def __init__(self, transports: Sequence[Transport]) -> None:
-        self._pool = NodePool(transports)
+        members = [Member(transport.label, transport.label, transport) for transport in transports]
+        self._pool = NodePool(members)
+        self._transports = [member.transport for member in self._pool.members.values()]
+        self._cleaning: set[asyncio.Task[None]] = set()
 
     @classmethod
     def over_http(cls, urls: Sequence[str], token: str = "") -> Self:
@@ -191,7 +196,7 @@ class AsyncExecClient:
 
     @property
     def nodes(self) -> list[str]:
-        return [transport.label for transport in self._pool.transports]
+        return [transport.label for transport in self._transports]
 
     async def health(self) -> dict[str, HealthResponse | SandboxError]:
         """Every node's answer, or why it gave none."""
@@ -211,31 +216,63 @@ class AsyncExecClient:
             owner=spec.owner,
             idempotency_key=_key(),
         )
-        transport = await self._pool.choose(spec.image)
-        local = {"trusted": True} if spec.trusted else {}
-        creating = asyncio.ensure_future(transport.lease(request, **local))
+        sent = asyncio.Event()
+        creating = asyncio.ensure_future(self._lease(request, {"trusted": True} if spec.trusted else {}, sent))
         try:
             leased_from, container_id = await asyncio.shield(creating)
         except asyncio.CancelledError:
-            self._pool.abandon(creating)
+            if sent.is_set():
+                self._abandon(creating)
+            else:
+                creating.cancel()
             raise
-        finally:
-            self._pool.settled(transport)
         return LeasedSandbox(leased_from, container_id, spec)
+
+    async def _lease(self, request: CreateRequest, local: dict[str, Any], sent: asyncio.Event) -> tuple[Transport, str]:
+        """A container of the node whose turn it is; `sent` is set while one may be making it."""
+        if len(self._transports) == 1:
+            sent.set()
+            return await self._transports[0].lease(request, **local)
+
+        async def on(member: Member, left: float) -> tuple[Transport, str]:
+            asked = request.model_copy(update={"timeout": left, "queue_timeout": min(left, NODE_QUEUE_S)})
+            sent.set()
+            try:
+                return await member.transport.lease(asked, patient=False, **local)
+            except SandboxError as error:
+                if error.code is not ErrorCode.UNREACHABLE:
+                    sent.clear()
+                raise
+
+        return await self._pool.place(request.image, request.timeout, on, key=request.idempotency_key or "")
+
+    def _abandon(self, creating: "asyncio.Future[tuple[Transport, str]]") -> None:
+        """The caller of a create has gone: destroy what it makes. `close` waits for that."""
+
+        async def destroy() -> None:
+            with contextlib.suppress(SandboxError):
+                transport, container_id = await creating
+                await transport.call(DESTROY, ContainerRequest(container_id=container_id))
+
+        task = asyncio.get_running_loop().create_task(destroy())
+        self._cleaning.add(task)
+        task.add_done_callback(self._cleaning.discard)
 
     async def has_image(self, image: str) -> bool:
         """Whether any node has it."""
-        for transport in self._pool.transports:
+        for transport in self._transports:
             if await transport.has_image(image):
                 return True
         return False
 
     async def count_images(self) -> int:
         """How many images the nodes list together; asks each of them, token included."""
-        answers = await asyncio.gather(*(transport.call(IMAGES) for transport in self._pool.transports))
+        answers = await asyncio.gather(*(transport.call(IMAGES) for transport in self._transports))
         return sum(answer.count for answer in answers)
 
     async def close(self) -> None:
+        if self._cleaning:
+            await asyncio.wait(self._cleaning)
         await self._pool.close()
 
     async def __aenter__(self) -> Self:

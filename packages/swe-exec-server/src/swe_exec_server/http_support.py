@@ -1,22 +1,67 @@
-"""What the node's and the pool's Flask applications share: token, failures as JSON, parsing."""
+"""What the node's and the pool's HTTP servers share: listening, token, failures as JSON, parsing."""
 
 import hmac
 import json
 import logging
+import resource
+import socket
 from collections.abc import Callable
 from typing import TypeVar
 
 from flask import Flask, Response, request
 from pydantic import BaseModel, ValidationError
+from waitress.server import BaseWSGIServer, MultiSocketServer, create_server
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from swe_exec_server.api import BOOT_HEADER
+from swe_exec_server.common.errors import UsageError
 from swe_exec_server.wire import ErrorCode, HealthResponse, SandboxError, error_body
 
 log = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=BaseModel)
 OPEN_PATHS = frozenset({"/healthz", "/openapi.json"})
 RETRY_AFTER_S = 5
+IDLE_S = 300
+"""Until a connection that asks nothing is closed; clients keep theirs for less."""
+CONNECTIONS = 8192
+"""At most so many at once, fewer where the system allows fewer files. The library's 100 makes health checks wait."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another --port or stop what uses it"
+        ) from error
+    return listener
+
+
+def serve_app(
+    app: Flask, listener: socket.socket, *, threads: int, max_body: int
+) -> MultiSocketServer | BaseWSGIServer:
+    """A server of `app` whose `run` serves until `close`. Connections that idle cost no thread and keep nobody out."""
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < 2 * CONNECTIONS:
+        files = 2 * CONNECTIONS if most == resource.RLIM_INFINITY else min(most, 2 * CONNECTIONS)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    connections = CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, files // 2)
+    return create_server(
+        app,
+        sockets=[listener],
+        threads=threads,
+        connection_limit=connections,
+        asyncore_use_poll=True,  # select() knows no file above 1024
+        channel_timeout=IDLE_S,
+        max_request_body_size=max_body + 1,
+        clear_untrusted_proxy_headers=True,
+        ident=None,
+    )
 
 
 def guard(app: Flask, *, token: str, boot_id: str, count_failure: Callable[[ErrorCode], None]) -> None:

@@ -77,6 +77,12 @@ class KeyedCalls:
         with self._lock:
             self._entries[key] = entry
 
+    def running(self, prefix: str) -> list[str]:
+        """What follows `prefix` in the keys of requests that run now."""
+        with self._lock:
+            found = [key for key, entry in self._entries.items() if not entry.future.done()]
+        return [key.removeprefix(prefix) for key in found if key.startswith(prefix)]
+
     def _work(self, key: str, entry: _Entry, work: Callable[[], BaseModel]) -> None:
         try:
             answer = work()

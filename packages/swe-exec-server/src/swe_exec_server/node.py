@@ -80,7 +80,7 @@ class NodeOptions:
 def _fingerprint(request: BaseModel) -> str:
     """What a repetition must have in common. How long a create may wait is not: a pool asks again with what is left."""
     if isinstance(request, CreateRequest):
-        request = request.model_copy(update={"timeout": 0.0})
+        request = request.model_copy(update={"timeout": 0.0, "queue_timeout": None})
     return hashlib.sha256(request.model_dump_json().encode()).hexdigest()
 
 
@@ -155,6 +155,7 @@ class Node:
             queued=self._slots.waiting,
             draining=self.draining,
             containers=[describe(lease, now) for lease in leases],
+            creating=self._keys.running("create:"),
         )
 
     def images(self) -> ImagesResponse:
@@ -260,10 +261,11 @@ class Node:
         if self.draining:
             raise SandboxError(ErrorCode.DRAINING, "this node takes no new containers")
         spec = self._spec(request, trusted)
-        if not self._slots.acquire(spec.timeout):
+        patience = min(spec.timeout, request.queue_timeout or spec.timeout)
+        if not self._slots.acquire(patience):
             raise SandboxError(
                 ErrorCode.FULL,
-                f"all {self._slots.total} containers were in use for {spec.timeout:g} s; try again later",
+                f"all {self._slots.total} containers were in use for {patience:g} s; try again later",
             )
         try:
             if self.draining:

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from flask import Flask, Response, request
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from pydantic import BaseModel
 
 from swe_exec_server import __version__
@@ -16,9 +15,10 @@ from swe_exec_server.http_support import guard, json_answer, parse_body, parse_q
 from swe_exec_server.idempotency import KeyedCalls
 from swe_exec_server.loop_thread import LoopThread
 from swe_exec_server.pool_client import LEASE_PATHS
+from swe_exec_server.pool_metrics import PoolMetrics
 from swe_exec_server.pool_openapi import describe_pool
 from swe_exec_server.pool_service import PoolService, split_lease
-from swe_exec_server.pool_wire import AllocateRequest, AllocateResponse
+from swe_exec_server.pool_wire import AllocateRequest, AllocateResponse, LeaseId
 from swe_exec_server.wire import AbsolutePath, ErrorCode, HealthResponse, ImageBody, ImagesResponse, Ok, SandboxError
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ MAX_BODY_BYTES = 256 * 1024**2
 
 
 class _FilePath(BaseModel):
-    container_id: str
+    container_id: LeaseId
     path: AbsolutePath
 
 
@@ -41,12 +41,9 @@ def create_pool_app(service: PoolService, loop: LoopThread, *, token: str = "", 
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     boot_id = secrets.token_hex(8)
     keys = KeyedCalls(boot_id)
-    registry = CollectorRegistry()
-    failures = Counter("swe_pool_failures", "Requests that failed, by code", ["code"], registry=registry)
-    leases = Gauge("swe_pool_leases", "Containers in use, by node", ["node"], registry=registry)
-    healthy = Gauge("swe_pool_node_healthy", "Whether a node takes containers", ["node"], registry=registry)
+    measured = PoolMetrics()
     lanes = threading.BoundedSemaphore(slow_requests)
-    guard(app, token=token, boot_id=boot_id, count_failure=lambda code: failures.labels(code).inc())
+    guard(app, token=token, boot_id=boot_id, count_failure=lambda code: measured.failures.labels(code).inc())
 
     def slowly(work: Coroutine[Any, Any, T]) -> T:
         if not lanes.acquire(blocking=False):
@@ -91,9 +88,10 @@ def create_pool_app(service: PoolService, loop: LoopThread, *, token: str = "", 
         repeated = request.headers.get(DELIVERED_HEADER) not in (None, boot_id)
 
         def work() -> AllocateResponse:
-            return slowly(service.allocate(body, repeated=repeated))
+            with measured.allocated.time():
+                return slowly(service.allocate(body, repeated=repeated))
 
-        fingerprint = body.model_copy(update={"timeout": 0.0}).model_dump_json()
+        fingerprint = body.model_copy(update={"timeout": 0.0, "queue_timeout": None}).model_dump_json()
         return json_answer(keys.run(body.idempotency_key, fingerprint, work))
 
     def forward(operation: Operation[Any]) -> None:
@@ -101,11 +99,11 @@ def create_pool_app(service: PoolService, loop: LoopThread, *, token: str = "", 
 
         def view() -> Response:
             body: Any = parse_body(kind)
-            container_id = service.container_of(body.lease_id)
             fields = body.model_dump(exclude={"lease_id", "container_id"})
             assert operation.request is not None
-            inner = operation.request(container_id=container_id, **fields)
-            work = service.forward(body.lease_id, operation, inner)
+            inner = operation.request(container_id=split_lease(body.lease_id)[1], **fields)
+            delivered_to = request.headers.get(DELIVERED_HEADER, "")
+            work = service.forward(body.lease_id, operation, inner, delivered_to=delivered_to)
             return json_answer(loop.run(work) if operation.quick else slowly(work))
 
         app.add_url_rule(path, operation.name, view, methods=["POST"])
@@ -116,23 +114,18 @@ def create_pool_app(service: PoolService, loop: LoopThread, *, token: str = "", 
     @app.get("/container/file")
     def read_file() -> Response:
         where = parse_query(_FilePath)
-        node = service.node_of(where.container_id)
-        data = slowly(node.transport.read_file(split_lease(where.container_id)[1], where.path))
+        data = slowly(service.read_file(where.container_id, where.path))
         return Response(data, mimetype="application/octet-stream")
 
     @app.put("/container/file")
     def write_file() -> Response:
         where = parse_query(_FilePath)
-        node = service.node_of(where.container_id)
-        slowly(node.transport.write_file(split_lease(where.container_id)[1], where.path, request.get_data()))
+        slowly(service.write_file(where.container_id, where.path, request.get_data()))
         return json_answer(Ok())
 
     @app.get("/metrics")
     def metrics() -> Response:
-        for node in service.status().nodes:
-            leases.labels(node.name).set(node.running_containers)
-            healthy.labels(node.name).set(node.healthy)
-        return Response(generate_latest(registry), mimetype="text/plain; version=0.0.4")
+        return Response(measured.text(service.status()), mimetype="text/plain; version=0.0.4")
 
     @app.get("/openapi.json")
     def openapi() -> Response:

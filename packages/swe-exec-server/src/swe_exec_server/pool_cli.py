@@ -6,13 +6,13 @@ import sys
 import threading
 
 from rich.console import Console
-from waitress.server import create_server
 
-from swe_exec_server.cli import RESERVED_THREADS, listen
+from swe_exec_server.cli import RESERVED_THREADS
 from swe_exec_server.common.errors import EXIT_DONE, EXIT_INTERRUPTED, run_cli
 from swe_exec_server.common.settings import read_token
+from swe_exec_server.http_support import listen, serve_app
 from swe_exec_server.loop_thread import LoopThread
-from swe_exec_server.pool_app import create_pool_app
+from swe_exec_server.pool_app import MAX_BODY_BYTES, create_pool_app
 from swe_exec_server.pool_service import PoolService
 from swe_exec_server.pool_settings import PoolSettings
 
@@ -37,7 +37,7 @@ def serve(settings: PoolSettings) -> int:
 
     service = loop.run(start())
     app = create_pool_app(service, loop, token=token, slow_requests=settings.threads - RESERVED_THREADS)
-    server = create_server(app, sockets=[listener], threads=settings.threads, channel_timeout=2 * 86400, ident=None)
+    server = serve_app(app, listener, threads=settings.threads, max_body=MAX_BODY_BYTES)
     stopped_by: list[int] = []
     stopping = threading.Event()
 
@@ -48,10 +48,11 @@ def serve(settings: PoolSettings) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     threading.Thread(target=server.run, name="http", daemon=True).start()
-    able = sum(node.healthy for node in service.status().nodes)
+    nodes = service.status().nodes
+    able = sum(node.healthy for node in nodes)
     url = f"http://{'[' + host + ']' if ':' in host else host}:{port}"
     Console(stderr=True).print(
-        f"swe-exec-pool on {url}: {able} of {len(service.nodes)} nodes take containers. Ctrl-C stops it; leases go on.",
+        f"swe-exec-pool on {url}: {able} of {len(nodes)} nodes take containers. Ctrl-C stops it; leases go on.",
         highlight=False,
         soft_wrap=True,
     )

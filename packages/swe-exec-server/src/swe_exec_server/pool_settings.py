@@ -37,7 +37,8 @@ class PoolSettings(ToolSettings):
         for url in urls:
             if not url.startswith(("http://", "https://")):
                 raise ValueError(f"{url!r} is no address; give it as http://host:port")
-        if len(set(urls)) < len(urls):
+        urls = [url.rstrip("/") for url in urls]
+        if len({url.split("://", 1)[1] for url in urls}) < len(urls):
             raise ValueError("an exec server stands twice")
         return urls
 

@@ -53,7 +53,7 @@ class LeaseEvaluateRequest(EvaluateRequest):
 
 
 class NodeStatus(WireModel):
-    """One node as the pool sees it. `error` says why it is not healthy."""
+    """One node as the pool sees it. `free` counts what is under way as taken; `error` says why it is not healthy."""
 
     name: str
     url: str
@@ -61,6 +61,7 @@ class NodeStatus(WireModel):
     draining: bool
     running_containers: int
     max_containers: int
+    free: int
     error: str = ""
 
 

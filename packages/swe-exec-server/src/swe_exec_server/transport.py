@@ -10,14 +10,18 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
 from swe_exec_server.api import BOOT_HEADER, CREATE, DELIVERED_HEADER, HEALTH, IMAGES, Operation
+from swe_exec_server.liveness import Liveness, Silent
 from swe_exec_server.node import Node
-from swe_exec_server.wire import CreateRequest, ErrorCode, ErrorResponse, ExecRequest, SandboxError
+from swe_exec_server.wire import CreateRequest, ErrorCode, ErrorResponse, HealthResponse, SandboxError
+
+if TYPE_CHECKING:
+    from swe_exec_server.pool_client import PoolClient
 
 Answer = TypeVar("Answer", bound=BaseModel)
 T = TypeVar("T")
@@ -44,10 +48,16 @@ class Transport(Protocol):
 
     async def call(self, operation: Operation[Answer], request: BaseModel | None = None) -> Answer: ...
 
-    async def lease(self, request: CreateRequest, **local: Any) -> "tuple[Transport, str]":
+    async def probe(self, timeout: float) -> HealthResponse:
+        """Its health, asked once."""
+        ...
+
+    async def lease(self, request: CreateRequest, *, patient: bool = True, **local: Any) -> "tuple[Transport, str]":
         """A container, and the transport over which it is used: a pool sends its clients to the node itself.
 
-        `local` holds arguments that only an in-process caller may give (`trusted`).
+        Args:
+            patient: whether a refusal that may pass (full, draining, engine down) is waited out.
+            local: arguments that only an in-process caller may give (`trusted`).
         """
         ...
 
@@ -73,7 +83,10 @@ class EmbeddedTransport:
     async def call(self, operation: Operation[Answer], request: BaseModel | None = None) -> Answer:
         return await self._run(lambda: operation.handler(self.node, request, None))
 
-    async def lease(self, request: CreateRequest, **local: Any) -> tuple[Transport, str]:
+    async def probe(self, timeout: float) -> HealthResponse:
+        return await self._run(self.node.health)
+
+    async def lease(self, request: CreateRequest, *, patient: bool = True, **local: Any) -> tuple[Transport, str]:
         made = await self._run(lambda: self.node.create(request, **local))
         return self, made.container_id
 
@@ -98,7 +111,7 @@ class HttpTransport:
     """A server over HTTP.
 
     Args:
-        patient: whether a refusal that may pass (full, draining, engine down) is waited out; a pool asks another node.
+        patient: whether a refusal that may pass (full, draining, engine down) is waited out; a pool passes it on.
     """
 
     def __init__(
@@ -126,21 +139,45 @@ class HttpTransport:
         self._boot_id = ""
         self._token, self._verify = token, verify
         self._role: str | None = None
-        self.siblings: dict[str, HttpTransport] = {}
+        self._pool: PoolClient | None = None
+        self._liveness = Liveness(lambda: self.answers(HEALTH_WAIT_S))
         self._images: tuple[float, frozenset[str]] = (float("-inf"), frozenset())
 
-    async def call(self, operation: Operation[Answer], request: BaseModel | None = None) -> Answer:
-        return await self.send(
-            operation.method, operation.path, request, operation.response, timeout=_wait(operation, request)
-        )
+    async def call(
+        self, operation: Operation[Answer], request: BaseModel | None = None, *, delivered_to: str = ""
+    ) -> Answer:
+        """See `Transport`.
+
+        Args:
+            delivered_to: the boot id of a server start that an earlier try of the same request may have reached.
+        """
+        wait = _wait(operation, request)
+        kind = operation.response
+        return await self.send(operation.method, operation.path, request, kind, timeout=wait, delivered_to=delivered_to)
 
     async def send(
-        self, method: str, path: str, request: BaseModel | None, response_type: type[Answer], *, timeout: float
+        self,
+        method: str,
+        path: str,
+        request: BaseModel | None,
+        response_type: type[Answer],
+        *,
+        timeout: float,
+        patient: bool = True,
+        delivered_to: str = "",
     ) -> Answer:
-        """One JSON request. A command without a key may have run when its answer is lost: it is never sent twice."""
+        """One JSON request. What could have a key and has none may have run when its answer is lost: not sent again."""
         body = request.model_dump_json(exclude_none=True).encode() if request is not None else None
-        repeatable = not isinstance(request, ExecRequest) or request.idempotency_key is not None
-        response = await self._send(method, path, body, wait=timeout, repeatable=repeatable)
+        repeatable = getattr(request, "idempotency_key", "") is not None
+        response = await self._send(
+            method,
+            path,
+            body,
+            wait=timeout,
+            repeatable=repeatable,
+            patient=patient and self._patient,
+            delivered_to=delivered_to,
+        )
         try:
             return response_type.model_validate_json(response.content)
         except ValidationError as error:
@@ -148,21 +185,36 @@ class HttpTransport:
                 ErrorCode.INTERNAL, f"{self.label}{path} answered something else than {response_type.__name__}"
             ) from error
 
-    async def lease(self, request: CreateRequest, **local: Any) -> tuple[Transport, str]:
+    async def lease(self, request: CreateRequest, *, patient: bool = True, **local: Any) -> tuple[Transport, str]:
         if self._role is None:
             self._role = (await self.call(HEALTH)).role
         if self._role == "node":
-            return self, (await self.call(CREATE, request)).container_id
-        from swe_exec_server.pool_client import lease_from_pool  # it builds on this module
+            wait = _wait(CREATE, request)
+            made = await self.send("POST", CREATE.path, request, CREATE.response, timeout=wait, patient=patient)
+            return self, made.container_id
+        if self._pool is None:
+            from swe_exec_server.pool_client import PoolClient  # it builds on this module
 
-        return await lease_from_pool(self, request)
+            self._pool = PoolClient(self)
+        return await self._pool.lease(request, patient=patient)
 
-    async def answers(self) -> bool:
+    async def probe(self, timeout: float) -> HealthResponse:
+        try:
+            response = await self._http.get(HEALTH.path, timeout=timeout)
+            return HealthResponse.model_validate_json(response.content)
+        except httpx.TransportError as error:
+            why = str(error) or f"no answer within {timeout:g} s"
+            raise SandboxError(ErrorCode.UNREACHABLE, f"{self.label} cannot be reached: {why}") from error
+        except ValidationError as error:
+            raise SandboxError(ErrorCode.UNREACHABLE, f"{self.label} answers, but is no exec server") from error
+
+    async def answers(self, timeout: float = REACH_S) -> bool:
         """Whether the server can be reached from here, asked once."""
         try:
-            return (await self._http.get("/healthz", timeout=REACH_S)).status_code in (200, 503)
-        except httpx.TransportError:
+            await self.probe(timeout)
+        except SandboxError:
             return False
+        return True
 
     def sibling(self, url: str) -> "HttpTransport":
         """A transport to another server of the same cluster: same token, same budgets."""
@@ -183,8 +235,8 @@ class HttpTransport:
         await self._send("PUT", "/container/file", data, params=where)
 
     async def close(self) -> None:
-        for sibling in self.siblings.values():
-            await sibling.close()
+        if self._pool is not None:
+            await self._pool.close()
         await self._http.aclose()
 
     async def _send(
@@ -196,19 +248,22 @@ class HttpTransport:
         params: dict[str, str] | None = None,
         wait: float = GRACE_S,
         repeatable: bool = True,
+        patient: bool = True,
+        delivered_to: str = "",
     ) -> httpx.Response:
-        delivered_to = ""
         give_up = time.monotonic() + wait
-        timeout = httpx.Timeout(wait, connect=CONNECT_TIMEOUT_S, pool=None)
+        timeout = httpx.Timeout(wait, connect=min(wait, CONNECT_TIMEOUT_S), pool=None)
         for attempt in range(self._max_retries + 1):
             headers = {"Content-Type": "application/json"}
             if delivered_to:
                 headers[DELIVERED_HEADER] = delivered_to
             pause: float | None = None
             try:
-                response = await self._http.request(
-                    method, path, content=body, params=params, headers=headers, timeout=timeout
-                )
+                sent = self._http.request(method, path, content=body, params=params, headers=headers, timeout=timeout)
+                response = await self._liveness.wait(sent)
+            except Silent as error:
+                message = f"{self.label} is silent: no answer, and none to {error} health checks in a row"
+                raise SandboxError(ErrorCode.UNREACHABLE, message) from error
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = SandboxError(ErrorCode.UNREACHABLE, f"{self.label} cannot be reached: {error}")
             except httpx.TransportError as error:
@@ -223,7 +278,7 @@ class HttpTransport:
                 if response.status_code < 400 or (path == "/healthz" and response.status_code == 503):
                     return response
                 failure = _failure(self.label, response)
-                if not failure.retryable or not self._patient:
+                if not failure.retryable or not patient:
                     raise failure
                 pause = _retry_after(response)
             delay = _backoff(attempt) if pause is None else pause

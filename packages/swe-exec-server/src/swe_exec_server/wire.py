@@ -133,6 +133,7 @@ class CreateRequest(WireModel):
     image: Name
     cwd: AbsolutePath = DEFAULT_CWD
     timeout: Timeout = 600.0
+    queue_timeout: Timeout | None = Field(None, description="how much of `timeout` may pass in the queue; then `full`")
     env: dict[EnvName, EnvValue] = {}
     limits: LimitsBody = LimitsBody()
     network: bool = False
@@ -261,6 +262,8 @@ class StatusResponse(Ok):
     queued: int
     draining: bool
     containers: list[ContainerStatus]
+    creating: list[str] = []
+    """Idempotency keys of creates under way."""
 
 
 def encode_bytes(data: bytes, encoding: Encoding | None = None) -> tuple[str, Encoding]:
